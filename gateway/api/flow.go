@@ -1,0 +1,159 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Auth is how a caller proves who it is.
+type Auth struct {
+	// Token is the caller's access token. Who it belongs to is looked up; a body
+	// never says who is calling.
+	Token string `json:"-"`
+	// Proof is a DPoP proof (RFC 9449) by the caller's key for this call, needed
+	// by Dispatch in modes that bind the sender.
+	Proof string `json:"-"`
+}
+
+// PendingState says what becomes of a proposal.
+type PendingState string
+
+const (
+	StatePending PendingState = "pending" // suspended until someone decides
+	StateGranted PendingState = "granted" // earlier authority covers it: nobody is asked
+	StateExempt  PendingState = "exempt"  // the tool needs no approval
+	StateHeld    PendingState = "held"    // an equal action is not reconciled yet
+)
+
+// Pending answers a proposal.
+type Pending struct {
+	Suspension string       `json:"suspension,omitempty"` // empty unless pending
+	State      PendingState `json:"state"`
+}
+
+// A View is exactly what the approver is shown.
+type View struct {
+	Suspension string      `json:"suspension"`
+	Title      string      `json:"title"`
+	Fields     []ViewField `json:"fields"`
+	Notes      []string    `json:"notes,omitempty"`
+	// Digest is the hex SHA-256 of the view without this member; empty where the
+	// design does not bind the view.
+	Digest string `json:"digest,omitempty"`
+	// Assertion holds the PublicKeyCredentialRequestOptions (WebAuthn Level 3,
+	// section 5.5) for the approver's authenticator; absent where the design asks
+	// for none.
+	Assertion json.RawMessage `json:"assertion,omitempty"`
+}
+
+// A ViewField is one line of a view.
+type ViewField struct {
+	// Path says which value the line claims to show, as a key of [Values];
+	// "#audience", "#tool", "#agent" and the like for what is not an argument.
+	Path  string `json:"path"`
+	Label string `json:"label"`
+	// Text is the value as displayed. A string is shown without quotes. In a view
+	// that is bound (BindRender) every character that a reader could not see or
+	// could mistake is written ⟨U+XXXX⟩, with ⟨ itself written ⟨U+27E8⟩, so that
+	// the text determines the value. An ellipsis "…" at the end says that the
+	// value goes on.
+	Text string `json:"text"`
+}
+
+// A Verdict is an approver's decision.
+type Verdict string
+
+const (
+	Approve Verdict = "approve"
+	Decline Verdict = "decline"
+)
+
+// A Decision is posted by an approver. Who decides is the authenticated caller
+// or the owner of the asserting credential.
+type Decision struct {
+	Suspension string          `json:"suspension"`
+	Verdict    Verdict         `json:"verdict"`
+	Assertion  json.RawMessage `json:"assertion,omitempty"` // WebAuthn assertion response
+}
+
+// SuspensionStatus is the worker's view of a suspension.
+type SuspensionStatus struct {
+	Suspension string  `json:"suspension"`
+	Decided    bool    `json:"decided"`
+	Verdict    Verdict `json:"verdict,omitempty"`
+	Carried    Carried `json:"carried"`
+}
+
+// Carried is whatever a design transports from approval to dispatch. It passes
+// through the queue, so a gate trusts no member of it without a check.
+type Carried struct {
+	Approved  bool            `json:"approved,omitempty"`  // a flag stapled to the run state
+	Approval  string          `json:"approval,omitempty"`  // an approval id
+	Permit    string          `json:"permit,omitempty"`    // a JWS in compact form (RFC 7515)
+	Assertion json.RawMessage `json:"assertion,omitempty"` // the approver's WebAuthn assertion
+}
+
+// A Dispatch asks the enforcement point to execute an action.
+type Dispatch struct {
+	Action  Action  `json:"action"`
+	Carried Carried `json:"carried"`
+	// Siblings are further calls of the same step that the resumed run carries.
+	// A gate with BindPerCall asks for the authority of each of them.
+	Siblings []Action `json:"siblings,omitempty"`
+	// RequestID correlates the effects with this dispatch. It is copied into the
+	// provider request and decides nothing.
+	RequestID string `json:"request_id"`
+}
+
+// A Status is what became of a dispatch.
+type Status string
+
+const (
+	Executed Status = "executed" // an effect was made
+	Refused  Status = "refused"  // a binding failed
+	Held     Status = "held"     // waits for a dependency or for reconciliation
+	Reasked  Status = "reasked"  // a new suspension was opened
+	Absorbed Status = "absorbed" // an earlier result was returned, no new effect
+)
+
+// An Outcome is the gate's answer to a dispatch.
+type Outcome struct {
+	Status Status `json:"status"`
+	// Refusals holds every binding that failed, in the order of [Bindings]. For a
+	// held or reasked dispatch it says what is being waited for.
+	Refusals   []Refusal       `json:"refusals,omitempty"`
+	Suspension string          `json:"suspension,omitempty"` // the new one, when reasked
+	Result     json.RawMessage `json:"result,omitempty"`     // the provider's, when executed or absorbed
+}
+
+// A Description is what a target says of itself.
+type Description struct {
+	Name    string    `json:"name"`
+	Version string    `json:"version"`
+	Claims  []Binding `json:"claims"` // the bindings the target says it enforces
+	Origin  string    `json:"origin"` // the approver page's web origin
+	// DispatchURI is the address of the enforcement point for DPoP proofs, with
+	// "{audience}" to be replaced by the audience called.
+	DispatchURI string `json:"dispatch_uri"`
+}
+
+// An AuditEntry is one line of the decision log. It holds digests and names,
+// never argument values.
+type AuditEntry struct {
+	Seq        int64     `json:"seq"`
+	Time       time.Time `json:"time"`
+	Event      string    `json:"event"`
+	Suspension string    `json:"suspension,omitempty"`
+	Permit     string    `json:"permit,omitempty"`
+	Principal  string    `json:"principal,omitempty"`
+	Audience   string    `json:"audience,omitempty"`
+	Tool       string    `json:"tool,omitempty"`
+	ArgsDigest string    `json:"args_digest,omitempty"` // hex SHA-256 of the canonical arguments
+	ViewDigest string    `json:"view_digest,omitempty"`
+	Policy     string    `json:"policy,omitempty"`
+	RequestID  string    `json:"request_id,omitempty"`
+	Key        string    `json:"key,omitempty"` // provider idempotency key
+	Status     Status    `json:"status,omitempty"`
+	Refusals   []Refusal `json:"refusals,omitempty"`
+	Alert      string    `json:"alert,omitempty"`
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// A Target is an approval system under test: one of the built-in modes, or
+// someone else's. All methods may be called concurrently.
+type Target interface {
+	Describe(ctx context.Context) (Description, error)
+
+	// Propose asks for approval of an action. The caller is an agent.
+	Propose(ctx context.Context, auth Auth, a Action) (Pending, error)
+	// Preview is a dry run: what the call would do, resolved now. It executes
+	// nothing and needs no approval.
+	Preview(ctx context.Context, auth Auth, a Action) (Values, error)
+	// Status gives the worker what the design transports. The caller is the agent
+	// that proposed.
+	Status(ctx context.Context, auth Auth, suspension string) (SuspensionStatus, error)
+	// Dispatch is the enforcement point. The caller is an agent.
+	Dispatch(ctx context.Context, auth Auth, d Dispatch) (Outcome, error)
+
+	// View returns what the approver is shown. The caller is a person.
+	View(ctx context.Context, auth Auth, suspension string) (View, error)
+	// Decide records a decision.
+	Decide(ctx context.Context, auth Auth, d Decision) error
+	// BeginEnrolment and FinishEnrolment register a passkey for the calling person
+	// (WebAuthn Level 3, section 7.1).
+	BeginEnrolment(ctx context.Context, auth Auth) (json.RawMessage, error)
+	FinishEnrolment(ctx context.Context, auth Auth, response json.RawMessage) error
+
+	// Admin applies an administrative event. The caller is an admin.
+	Admin(ctx context.Context, auth Auth, e Event) error
+	// Audit returns the entries with Seq > after, oldest first. The caller is an
+	// auditor.
+	Audit(ctx context.Context, auth Auth, after int64) ([]AuditEntry, error)
+}
+
+// A Clock is the one authoritative clock. An error means that the time is not
+// known.
+type Clock interface {
+	Now() (time.Time, error)
+}
+
+// A Deployment is the world a target is put into: what a platform team would
+// configure, the same for every target.
+type Deployment struct {
+	Issuer    string // the gateway's own name
+	Tools     []Tool
+	Provider  Provider
+	Directory Directory
+	Clock     Clock
+	// ApprovalTTL is how long an approval may be used after the decision.
+	ApprovalTTL time.Duration
+	// AdminToken and AuditorToken authenticate the deployment's own operators.
+	AdminToken, AuditorToken string
+	// Origin is the web origin of the approver's page, such as
+	// "https://approve.example"; its host is the relying party id.
+	Origin string
+	// ProviderCredential is what the gateway presents to the provider.
+	ProviderCredential string
+}
+
+// A Bench is a deployed target with the handles the lab has on it.
+type Bench struct {
+	Target Target
+	Lab    Lab // nil where the target offers none
+}
+
+// A Dependency is something outside the gate that can fail.
+type Dependency string
+
+const (
+	DepStore  Dependency = "store"  // approvals and spent state
+	DepPolicy Dependency = "policy" // policy version and risk labels
+	DepAudit  Dependency = "audit"
+)
+
+// A Step is a point in the handling of a dispatch.
+type Step string
+
+const (
+	StepChecked  Step = "checked"  // all checks passed, nothing is spent
+	StepConsumed Step = "consumed" // spent, nothing is sent
+	StepSent     Step = "sent"     // the provider was called, nothing is recorded
+)
+
+// A Lab moves the world around a built-in target: faults, crashes and the order
+// of concurrent work. It never reaches into a decision. Methods are called from
+// one goroutine at a time.
+type Lab interface {
+	// Fault makes a dependency fail, or work again.
+	Fault(dep Dependency, down bool)
+	// Restart replaces the process: what was in memory only is lost, the store
+	// is kept.
+	Restart(ctx context.Context) error
+	// Second returns another instance that shares the store.
+	Second(ctx context.Context) (Target, error)
+	// At runs f once, when the next dispatch reaches the step. An error from f
+	// is a crash of the gateway at that point.
+	At(step Step, f func(ctx context.Context) error)
+	// Race runs work(0) … work(n-1) as concurrent callers with a fixed schedule:
+	// each runs until it is about to consume (or returns), then they are let go
+	// one after the other in the given order.
+	Race(ctx context.Context, order []int, work func(ctx context.Context, i int))
+}
+
+// A Factory deploys a fresh target.
+type Factory func(ctx context.Context, d Deployment) (Bench, error)
