@@ -90,10 +90,11 @@ func Strict(text []byte, fields []api.Field) (canonical []byte, values map[strin
 	values = make(map[string]json.RawMessage, len(p.top))
 	for _, m := range p.top {
 		value := p.dst[m.value:m.end:m.end]
-		if err := checkField(fields, m.key, value); err != nil {
+		name, err := checkField(fields, m.key, value)
+		if err != nil {
 			return nil, nil, err
 		}
-		values[string(m.key)] = value
+		values[name] = value
 	}
 	for _, f := range fields {
 		if _, ok := values[f.Name]; f.Required && !ok {
@@ -166,22 +167,23 @@ func Digest(canonical []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// checkField compares one member, in canonical form, with the schema.
-func checkField(fields []api.Field, key, value []byte) error {
-	for _, f := range fields {
-		if f.Name == string(key) {
-			return checkType(f, value)
+// checkField compares one member, in canonical form, with the schema and returns
+// the name of its field.
+func checkField(fields []api.Field, key, value []byte) (string, error) {
+	for i := range fields {
+		if f := &fields[i]; f.Name == string(key) {
+			return f.Name, checkType(f, value)
 		}
 	}
 	for _, f := range fields {
 		if strings.EqualFold(f.Name, string(key)) {
-			return &Error{CaseVariant, segment(key), "the key differs from the field " + quote([]byte(f.Name)) + " in case only"}
+			return "", &Error{CaseVariant, segment(key), "the key differs from the field " + quote([]byte(f.Name)) + " in case only"}
 		}
 	}
-	return &Error{UnknownField, segment(key), "the tool has no such field"}
+	return "", &Error{UnknownField, segment(key), "the tool has no such field"}
 }
 
-func checkType(f api.Field, value []byte) error {
+func checkType(f *api.Field, value []byte) error {
 	var ok bool
 	switch c := value[0]; f.Type {
 	case api.TypeString:

@@ -234,7 +234,7 @@ func (p *parser) object() *Error {
 		return err
 	}
 	if p.depth == 1 {
-		p.top = slices.Clone(members)
+		p.top = members // stays as it is: no member follows
 	}
 	p.members = p.members[:first]
 	p.dst = append(p.dst, '}')

@@ -114,6 +114,8 @@ func noncharacter(r rune) bool {
 	return r&0xfffe == 0xfffe || 0xfdd0 <= r && r <= 0xfdef
 }
 
+var shortEscapes = []byte("\"\\\b\f\n\r\t")
+
 // quoted appends a string in canonical form (RFC 8785, section 3.2.2.2). Without
 // escapes it is that already.
 func (p *parser) quoted(s []byte, escaped bool) {
@@ -122,12 +124,13 @@ func (p *parser) quoted(s []byte, escaped bool) {
 		p.dst = append(p.dst, s...)
 	} else {
 		for _, c := range s {
-			if i := bytes.IndexByte([]byte("\"\\\b\f\n\r\t"), c); i >= 0 {
-				p.dst = append(p.dst, '\\', `"\bfnrt`[i])
-			} else if c < ' ' {
-				p.dst = append(p.dst, '\\', 'u', '0', '0', '0'+c>>4, "0123456789abcdef"[c&15])
-			} else {
+			switch {
+			case c >= ' ' && c != '"' && c != '\\':
 				p.dst = append(p.dst, c)
+			case bytes.IndexByte(shortEscapes, c) >= 0:
+				p.dst = append(p.dst, '\\', `"\bfnrt`[bytes.IndexByte(shortEscapes, c)])
+			default:
+				p.dst = append(p.dst, '\\', 'u', '0', '0', '0'+c>>4, "0123456789abcdef"[c&15])
 			}
 		}
 	}
