@@ -90,7 +90,7 @@ func McNemarExact(b, c int) (Test, error) {
 	t.P = min(1, 2*half(b+c).CDF(t.Statistic))
 	if b+c < 6 {
 		// 2 * 0.5^5 = 0.0625: not even b = 0 gets below 0.05.
-		t.Warnings = append(t.Warnings, fmt.Sprintf("with %d discordant pairs the exact p cannot reach 0.05", b+c))
+		t.Warnings = append(t.Warnings, fmt.Sprintf("discordant pairs: %d, too few for an exact p below 0.05", b+c))
 	}
 	return t, nil
 }
@@ -133,7 +133,7 @@ func McNemarChi2(b, c int, corrected bool) (Test, error) {
 	t.Statistic = diff * diff / (float64(b) + float64(c))
 	t.P = distuv.ChiSquared{K: 1}.Survival(t.Statistic)
 	if b+c < 25 {
-		t.Warnings = append(t.Warnings, fmt.Sprintf("chi-square approximation with %d discordant pairs, fewer than 25", b+c))
+		t.Warnings = append(t.Warnings, fmt.Sprintf("discordant pairs: %d, fewer than 25 for a chi-square approximation", b+c))
 	}
 	return t, nil
 }

@@ -1,0 +1,108 @@
+package export
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+)
+
+// clean writes ⟨U+XXXX⟩ for every character that could act on a terminal or that
+// cannot be seen, a line break among them, and ⟨ itself so too. The result determines
+// the text, but for bytes that are not UTF-8, which all become ⟨U+FFFD⟩.
+func clean(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		broken := r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD")
+		if broken || r == '⟨' || unseen(r) {
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unseen(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+}
+
+// escapeJSON escapes in JSON text what clean would make visible. Beyond ASCII
+// only strings have characters, so this changes no value.
+func escapeJSON(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r < 0x7f || !unseen(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// markdownSyntax are the characters that CommonMark lets one escape and that do
+// something inside a line or a table cell.
+const markdownSyntax = "\\`*_[]<>|#~&!$"
+
+// escapeMarkdown makes text inert.
+func escapeMarkdown(s string) string {
+	var b strings.Builder
+	for _, r := range clean(s) {
+		if strings.ContainsRune(markdownSyntax, r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// fold continues each line after width columns on the next, without losing
+// anything.
+func fold(s string, width int) string {
+	if width <= 0 {
+		return s
+	}
+	var b strings.Builder
+	at := 0
+	for _, r := range s {
+		if r == '\n' {
+			at = 0
+			b.WriteRune(r)
+			continue
+		}
+		w := twwidth.Width(string(r))
+		if at+w > width {
+			b.WriteByte('\n')
+			at = 0
+		}
+		b.WriteRune(r)
+		at += w
+	}
+	return b.String()
+}
+
+// wrap breaks text between words, and folds a word that is too long.
+func wrap(s string, width int) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		switch {
+		case line == "":
+			line = word
+		case twwidth.Width(line)+1+twwidth.Width(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = "  " + word
+		}
+	}
+	return fold(strings.Join(append(lines, line), "\n"), width)
+}

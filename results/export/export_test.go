@@ -1,0 +1,261 @@
+package export
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"countersign/results"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// matrix makes twelve families of the given size against the targets, with an
+// outcome chosen by position.
+func matrix(targets []results.TargetInfo, variants int, observed func(target, family, variant int) results.Observation) (results.Catalogue, []results.Record) {
+	c := results.Catalogue{Targets: targets, Scenarios: []results.ScenarioInfo{{ID: "payments"}}}
+	for f := range 12 {
+		a := results.AttackInfo{ID: fmt.Sprintf("AB%d", f+1), Title: "family number " + fmt.Sprint(f+1)}
+		for v := range variants {
+			a.Variants = append(a.Variants,
+				results.VariantInfo{Name: fmt.Sprintf("v%d", v), Condition: "args", Kind: results.Attack},
+				results.VariantInfo{Name: fmt.Sprintf("v%d", v), Kind: results.Twin})
+		}
+		c.Attacks = append(c.Attacks, a)
+	}
+	var records []results.Record
+	for t, target := range targets {
+		for f := range 12 {
+			for v := range variants {
+				r := results.Record{Schema: results.Schema, Target: target.ID, Attack: fmt.Sprintf("AB%d", f+1), Variant: fmt.Sprintf("v%d", v),
+					Kind: results.Attack, Scenario: "payments", Approver: "faithful", Predicted: results.PredictBlocked, Observed: observed(t, f, v)}
+				r.Pair = r.Attack + r.Variant
+				switch r.Observed {
+				case results.Executed:
+					r.Predicted, r.Reasons = results.PredictExecuted, []string{"content"}
+				case results.Refused:
+					r.RefusedBy = []string{"args"}
+				case results.Error:
+					r.Detail = "dialling: connection refused"
+				}
+				records = append(records, r)
+				r.Kind, r.Twin, r.Predicted, r.Observed, r.Detail, r.RefusedBy = results.Twin, true, results.PredictCompleted, results.Completed, "", nil
+				records = append(records, r)
+			}
+		}
+	}
+	return c, records
+}
+
+func analyse(t *testing.T, c results.Catalogue, records []results.Record) *results.Analysis {
+	t.Helper()
+	a, err := results.Analyse(results.Sequence(records), c, results.Family{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// sample has each kind of cell at least once.
+func sample(t *testing.T) *results.Analysis {
+	c, records := matrix([]results.TargetInfo{{ID: "M0", Name: "none"}, {ID: "M4", Name: "bearer"}, {ID: "other", Name: "another system"}, {ID: "M9", Name: "bound"}}, 3,
+		func(target, family, variant int) results.Observation {
+			switch {
+			case target == 0:
+				return results.Executed
+			case target == 1 && (family+variant)%3 == 0:
+				return results.Executed
+			case target == 2 && family%4 == 1:
+				return results.Unimplemented
+			case target == 2 && family == 2 && variant == 0:
+				return results.Error
+			case target == 2 && family == 3 && variant == 1:
+				return results.Starved
+			case target == 3 && family == 11:
+				return results.Held
+			}
+			return results.Refused
+		})
+	for i := range records {
+		r := &records[i]
+		switch {
+		case r.Target == "M9" && r.Attack == "AB5" && r.Kind == results.Attack && r.Variant == "v1":
+			r.RefusedBy = []string{"audience"} // the wrong reason
+		case r.Target == "M9" && r.Attack == "AB6" && r.Kind == results.Attack && r.Variant == "v2":
+			r.Observed, r.Reasons = results.Executed, []string{"stale"} // a disagreement
+		case r.Target == "M4" && r.Attack == "AB7" && r.Kind == results.Twin && r.Variant == "v0":
+			r.Observed = results.Refused // another
+		case r.Target == "other" && r.Attack == "AB4" && r.Kind == results.Attack && r.Variant == "v2":
+			r.Observed, r.Nondeterministic = results.Executed, true // a race
+		}
+	}
+	records = append(records, results.Record{Schema: results.Schema, Target: "M9", Kind: results.Honest, Scenario: "payments", Approver: "faithful",
+		Pair: "honest", Predicted: results.PredictCompleted, Observed: results.Completed})
+	return analyse(t, c, records)
+}
+
+func TestGolden(t *testing.T) {
+	a := sample(t)
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		if err := Write(&b, a, f); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join("testdata", "sample."+string(f))
+		if *update {
+			if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(name, b.Bytes(), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), b.String()); d != "" {
+			t.Errorf("%s (want -, got +; -update rewrites it):\n%s", name, d)
+		}
+	}
+}
+
+// The main table of eleven targets, with the largest counts there are, fits.
+func TestTextFitsATerminal(t *testing.T) {
+	var targets []results.TargetInfo
+	for i := range 11 {
+		targets = append(targets, results.TargetInfo{ID: fmt.Sprintf("M%d+", i), Name: "a name longer than the column"})
+	}
+	c, records := matrix(targets, 15, func(target, family, variant int) results.Observation {
+		if target == 0 && variant == 0 {
+			return results.Error
+		}
+		return results.Executed
+	})
+	a := analyse(t, c, records)
+	for _, table := range Tables(a) {
+		var b bytes.Buffer
+		if err := table.Text(&b); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 {
+				t.Errorf("%s: %d columns: %s", table.Name, n, line)
+			}
+		}
+	}
+}
+
+func TestDisagreementsComeFirst(t *testing.T) {
+	a := sample(t)
+	if len(a.Disagreements) != 3 {
+		t.Fatalf("%d disagreements", len(a.Disagreements))
+	}
+	if got := Tables(a)[0]; got.Name != "disagreements" || len(got.Rows) != 3 {
+		t.Errorf("first table is %s with %d rows", got.Name, len(got.Rows))
+	}
+}
+
+// Whatever a target calls itself, no form lets it act on the reader's terminal,
+// start a row of its own, or break the table.
+func TestHostileCells(t *testing.T) {
+	hostile := "\x1b[2J\r\nM9 bound 0/3 | x |<b>`*\u202e\u200b\U000e0041\u00a0\xff\t=cmd"
+	c, records := matrix([]results.TargetInfo{{ID: "=evil", Name: hostile}, {ID: "M9"}}, 1,
+		func(target, _, _ int) results.Observation {
+			return []results.Observation{results.Error, results.Refused}[target]
+		})
+	for i := range records {
+		if records[i].Detail != "" {
+			records[i].Detail = hostile
+		}
+	}
+	a := analyse(t, c, records)
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		if err := Write(&b, a, f); err != nil {
+			t.Fatal(err)
+		}
+		if f == JSON {
+			var back results.Analysis
+			if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.Rows[0].Target.Name != strings.ToValidUTF8(hostile, "\uFFFD") {
+				t.Errorf("JSON has the name %q, %v", back.Rows[0].Target.Name, err)
+			}
+		}
+		for _, r := range b.String() {
+			if r != '\n' && unseen(r) {
+				t.Errorf("%s holds %U", f, r)
+			}
+		}
+	}
+	var md bytes.Buffer
+	if err := success(a).Markdown(&md); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(md.String()) {
+		bars := strings.Count(line, "|") - strings.Count(line, `\|`)
+		if strings.HasPrefix(line, "|") && bars != 15 {
+			t.Errorf("%d cell borders, want 15: %s", bars, line)
+		}
+	}
+	var csvText bytes.Buffer
+	if err := Cells(a).CSV(&csvText); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&csvText).ReadAll()
+	if err != nil || len(rows) != 1+2*12*2 || rows[1][0] != "'=evil" {
+		t.Errorf("%d CSV rows, first cell %q, %v", len(rows), rows[1][0], err)
+	}
+}
+
+func TestLongListsAreCut(t *testing.T) {
+	c, records := matrix([]results.TargetInfo{{ID: "M9"}}, 5, func(int, int, int) results.Observation { return results.Starved })
+	a := analyse(t, c, records)
+	var b bytes.Buffer
+	if err := Tables(a)[0].Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "starved"); n != listed || !strings.Contains(b.String(), "... and 20 more") {
+		t.Errorf("%d rows shown:\n%s", n, b.String())
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	var b bytes.Buffer
+	if Write(&b, nil, Text) == nil || Write(&b, sample(t), "") == nil || b.Len() > 0 {
+		t.Error("no analysis or no format was written")
+	}
+}
+
+// clean is injective on valid text that has no line break and leaves nothing
+// unseen; folding and wrapping lose no visible character.
+func TestCleanLaws(t *testing.T) {
+	hostile := rapid.StringOf(rapid.OneOf(rapid.Rune(), rapid.SampledFrom([]rune("⟨⟩U+\x1b\u200d\ufe0f\u3164 \u2028a"))))
+	rapid.Check(t, func(t *rapid.T) {
+		x, y := hostile.Draw(t, "x"), hostile.Draw(t, "y")
+		cx := clean(x)
+		if x != y && cx == clean(y) {
+			t.Fatalf("%q and %q both become %q", x, y, cx)
+		}
+		for _, r := range cx {
+			if !unicode.IsPrint(r) {
+				t.Fatalf("%U is left in %q", r, cx)
+			}
+		}
+		width := rapid.IntRange(2, 40).Draw(t, "width")
+		if got := strings.ReplaceAll(fold(cx, width), "\n", ""); got != cx {
+			t.Fatalf("fold made %q of %q", got, cx)
+		}
+		if got := strings.Join(strings.Fields(wrap(cx, 200)), " "); got != strings.Join(strings.Fields(cx), " ") && len(cx) < 200 {
+			t.Fatalf("wrap made %q of %q", got, cx)
+		}
+	})
+}
