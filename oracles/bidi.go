@@ -3,6 +3,7 @@ package oracles
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/bidi"
 )
@@ -62,7 +63,8 @@ func (u unit) isSeparator() bool { return u.class == bidi.CS || u.class == bidi.
 
 // mirrored is the unit as seen in right-to-left text (rule L4).
 func (u unit) mirrored() unit {
-	u.text = bidi.ReverseString(u.text) // which leaves all but brackets, as there is one character
+	_, size := utf8.DecodeRuneInString(u.text)
+	u.text = bidi.ReverseString(u.text[:size]) + u.text[size:] // of one character: its mirror image, if a bracket
 	return u
 }
 
@@ -81,13 +83,29 @@ const maxLevel = 125
 // by the rules of Unicode Standard Annex #9 without W2 (Arabic digits) and N0 (paired
 // brackets). The base level is even for left-to-right text.
 func layOut(line []rune, base int) []unit {
+	us, levels := embed(line, base)
+	var out []unit
+	for _, i := range reorder(levels) {
+		switch {
+		case us[i].isolate != nil:
+			out = append(out, us[i].isolate...)
+		case levels[i]%2 == 1:
+			out = append(out, us[i].mirrored())
+		default:
+			out = append(out, us[i])
+		}
+	}
+	return out
+}
+
+// embed returns the units of a line as stored, and the resolved level of each.
+func embed(line []rune, base int) (us []unit, levels []int) {
 	type embedding struct {
 		level    int
 		override bidi.Class // ON for none
 	}
 	stack := []embedding{{base, bidi.ON}} // X1
 	overflow := 0
-	var us []unit
 	var classes []bidi.Class // of the units, to be resolved
 	for i := 0; i < len(line); i++ {
 		r, top := line[i], stack[len(stack)-1]
@@ -141,7 +159,7 @@ func layOut(line []rune, base int) []unit {
 		classes = append(classes, u.class)
 	}
 
-	levels := make([]int, len(us))
+	levels = make([]int, len(us))
 	for i := range us {
 		levels[i] = us[i].level
 	}
@@ -169,19 +187,7 @@ func layOut(line []rune, base int) []unit {
 	for i := len(us) - 1; i >= 0 && us[i].class == bidi.WS; i-- { // L1
 		levels[i] = base
 	}
-
-	var out []unit
-	for _, i := range reorder(levels) {
-		switch {
-		case us[i].isolate != nil:
-			out = append(out, us[i].isolate...)
-		case levels[i]%2 == 1:
-			out = append(out, us[i].mirrored())
-		default:
-			out = append(out, us[i])
-		}
-	}
-	return out
+	return us, levels
 }
 
 // resolve turns the classes of a sequence at one level into L, R, EN and AN.

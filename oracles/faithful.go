@@ -67,7 +67,7 @@ func compare(v api.View, w Want) (agreed int, why string) {
 			want = w.Tool
 		case f.Path == "#audience" && w.Audience != "":
 			want = w.Audience
-		case !strings.HasPrefix(f.Path, "/"), w.Free[f.Path]:
+		case strings.HasPrefix(f.Path, "#"), w.Free[f.Path]:
 			continue
 		case !known:
 			return i, fmt.Sprintf("%s (%s) is shown and was not wanted", f.Label, f.Path)
