@@ -189,7 +189,7 @@ func All() []*Scenario {
 }
 
 // Load parses every *.yaml file at the top of fsys and returns the scenarios
-// sorted by id. No file, or two with one id, is an error.
+// sorted by id. No file is an error. Ids are unique because file names are.
 func Load(fsys fs.FS) ([]*Scenario, error) {
 	names, err := fs.Glob(fsys, "*.yaml")
 	if err != nil {
@@ -207,9 +207,6 @@ func Load(fsys fs.FS) ([]*Scenario, error) {
 		s, err := Parse(name, text)
 		if err != nil {
 			return nil, err
-		}
-		if slices.ContainsFunc(out, func(o *Scenario) bool { return o.ID == s.ID }) {
-			return nil, fmt.Errorf("scenario %s: id: %q is used by another file", name, s.ID)
 		}
 		out = append(out, s)
 	}
