@@ -1,0 +1,340 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+)
+
+// The header of the file says whose it is: PRAGMA application_id ("CtSg") and
+// the version of the schema in PRAGMA user_version.
+const (
+	applicationID = 0x43745367
+	schemaVersion = 1
+)
+
+// schema makes an empty file a store. SQLite keeps these texts, so a file with a
+// table, an index or a trigger that is not ours can be told.
+var schema = []string{
+	`CREATE TABLE rows (
+	made INTEGER PRIMARY KEY, -- creation order
+	kind TEXT NOT NULL,
+	id   TEXT NOT NULL,
+	key  TEXT NOT NULL,
+	rev  INTEGER NOT NULL,
+	body BLOB NOT NULL
+) STRICT`,
+	`CREATE UNIQUE INDEX rows_by_id ON rows (kind, id)`,
+	`CREATE INDEX rows_by_key ON rows (kind, key, made)`,
+	`CREATE TABLE counters (
+	name  TEXT PRIMARY KEY,
+	value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID`,
+}
+
+// SQLite is a Store in one file that several processes on one machine may open
+// at the same time. What it answers is on the disk: every change is synchronised
+// before the call returns.
+type SQLite struct {
+	write *sql.DB // one connection: writers of a process queue here, not in SQLite
+	read  *sql.DB
+}
+
+var _ Store = (*SQLite)(nil)
+
+// OpenSQLite opens the store in the file at path, and creates it if there is
+// none or an empty one. It checks the whole file and refuses one that is damaged,
+// that is something else, or that a newer version wrote; such a file is left as
+// it is.
+func OpenSQLite(path string) (*SQLite, error) {
+	if path == "" {
+		return nil, errors.New("opening the store: no path given")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	// Made here and not by SQLite, whose files anyone may read.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	s := new(SQLite)
+	if s.write, err = connect(path, 1, "synchronous(FULL)"); err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", path, err)
+	}
+	if s.read, err = connect(path, 4, "query_only(1)"); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", path, err), s.write.Close())
+	}
+	if err := s.prepare(path); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func connect(path string, connections int, pragmas ...string) (*sql.DB, error) {
+	name := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
+		"mode":    {"rw"},
+		"_txlock": {"immediate"},
+		"_pragma": append([]string{"busy_timeout(10000)", "trusted_schema(0)"}, pragmas...),
+	}.Encode()}
+	db, err := sql.Open("sqlite", name.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db, nil
+}
+
+// prepare makes sure that the file is a sound store of this version. It changes
+// nothing before it knows that.
+func (s *SQLite) prepare(path string) error {
+	ctx := context.Background()
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return notAStore(path, err)
+	}
+	defer tx.Rollback() // no effect after Commit
+	var id, version int64
+	if err := tx.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
+		return notAStore(path, err)
+	}
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return notAStore(path, err)
+	}
+	have, err := texts(ctx, tx, "SELECT coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite_autoindex_%' ORDER BY rowid")
+	if err != nil {
+		return notAStore(path, err)
+	}
+	switch {
+	case id == 0 && version == 0 && len(have) == 0:
+		for _, text := range append([]string{
+			fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+			fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
+		}, schema...) {
+			if _, err := tx.ExecContext(ctx, text); err != nil {
+				return fmt.Errorf("creating the store %s: %w", path, err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			return fmt.Errorf("creating the store %s: %w", path, err)
+		}
+	case id != applicationID:
+		return fmt.Errorf("%s is not a Countersign store: it belongs to another application", path)
+	case version > schemaVersion:
+		return fmt.Errorf("the store %s has schema %d, this program knows up to %d: use a newer program", path, version, schemaVersion)
+	case version < schemaVersion || !slices.Equal(have, schema):
+		return fmt.Errorf("%s is not a Countersign store: its tables are not those of schema %d", path, schemaVersion)
+	default:
+		if err := tx.Rollback(); err != nil {
+			return fmt.Errorf("opening the store %s: %w", path, err)
+		}
+	}
+	findings, err := texts(ctx, s.write, "PRAGMA quick_check(1)")
+	if err == nil && !slices.Equal(findings, []string{"ok"}) {
+		err = errors.New(strings.Join(findings, "; "))
+	}
+	if err != nil {
+		return fmt.Errorf("the store %s is damaged, restore it from a copy: %w", path, err)
+	}
+	return s.walMode(ctx, path)
+}
+
+// walMode lets readers and the writer work side by side. Two processes that
+// switch a new file at the same moment can block each other, which SQLite
+// reports at once instead of waiting; so try again.
+func (s *SQLite) walMode(ctx context.Context, path string) error {
+	var mode string
+	var err error
+	for range 100 {
+		if err = s.write.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err == nil && mode == "wal" {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return fmt.Errorf("opening the store %s: no write-ahead log (journal mode %q; a network file system has none): %w", path, mode, err)
+}
+
+func notAStore(path string, err error) error {
+	const notADatabase, corrupt = 26, 11 // SQLITE_NOTADB, SQLITE_CORRUPT
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) && (e.Code()&0xff == notADatabase || e.Code()&0xff == corrupt) {
+		return fmt.Errorf("%s is not a Countersign store, or is damaged beyond reading: %w", path, err)
+	}
+	return fmt.Errorf("opening the store %s: %w", path, err)
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func texts(ctx context.Context, q querier, query string) ([]string, error) {
+	rows, err := q.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
+}
+
+func (s *SQLite) ready() error {
+	if s.write == nil || s.read == nil {
+		return errClosed
+	}
+	return nil
+}
+
+// Create implements [Store]. The insertion is the compare-and-set: one statement
+// under SQLite's write lock, so nothing is read first.
+func (s *SQLite) Create(ctx context.Context, r Row) (Row, error) {
+	if err := errors.Join(s.ready(), checkNames(r.Kind, r.ID)); err != nil {
+		return Row{}, fail("creating", r.Kind, r.ID, err)
+	}
+	r = copyOf(r)
+	r.Rev = 1
+	n, err := s.change(ctx, `INSERT INTO rows (kind, id, key, rev, body) VALUES (?, ?, ?, 1, ?) ON CONFLICT DO NOTHING`,
+		r.Kind, r.ID, r.Key, notNull(r.Body))
+	if err == nil && n == 0 {
+		err = ErrExists
+	}
+	if err != nil {
+		return Row{}, fail("creating", r.Kind, r.ID, err)
+	}
+	return r, nil
+}
+
+// Update implements [Store].
+func (s *SQLite) Update(ctx context.Context, r Row) (Row, error) {
+	if err := s.ready(); err != nil {
+		return Row{}, fail("updating", r.Kind, r.ID, err)
+	}
+	r = copyOf(r)
+	n, err := s.change(ctx, `UPDATE rows SET key = ?, rev = rev + 1, body = ? WHERE kind = ? AND id = ? AND rev = ?`,
+		r.Key, notNull(r.Body), r.Kind, r.ID, r.Rev)
+	if err == nil && n == 0 {
+		// Rows are never deleted, so this look-up cannot tell the wrong story.
+		if _, err = s.Get(ctx, r.Kind, r.ID); err == nil {
+			err = ErrStale
+		}
+	}
+	if err != nil {
+		return Row{}, fail("updating", r.Kind, r.ID, err)
+	}
+	r.Rev++
+	return r, nil
+}
+
+// Get implements [Store].
+func (s *SQLite) Get(ctx context.Context, kind, id string) (Row, error) {
+	if err := s.ready(); err != nil {
+		return Row{}, fail("reading", kind, id, err)
+	}
+	r := Row{Kind: kind, ID: id}
+	err := s.read.QueryRowContext(ctx, `SELECT key, rev, body FROM rows WHERE kind = ? AND id = ?`, kind, id).Scan(&r.Key, &r.Rev, &r.Body)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Row{}, fail("reading", kind, id, err)
+	}
+	return r, nil
+}
+
+// Find implements [Store].
+func (s *SQLite) Find(ctx context.Context, kind, key string) ([]Row, error) {
+	if err := s.ready(); err != nil {
+		return nil, fail("finding", kind, key, err)
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT id, rev, body FROM rows WHERE kind = ? AND key = ? ORDER BY made DESC`, kind, key)
+	if err != nil {
+		return nil, fail("finding", kind, key, err)
+	}
+	defer rows.Close()
+	var found []Row
+	for rows.Next() {
+		r := Row{Kind: kind, Key: key}
+		if err := rows.Scan(&r.ID, &r.Rev, &r.Body); err != nil {
+			return nil, fail("finding", kind, key, err)
+		}
+		found = append(found, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fail("finding", kind, key, err)
+	}
+	return found, nil
+}
+
+// Next implements [Store].
+func (s *SQLite) Next(ctx context.Context, counter string) (int64, error) {
+	n, err := s.next(ctx, counter)
+	if err != nil {
+		return 0, fail("counting", "counter", counter, err)
+	}
+	return n, nil
+}
+
+func (s *SQLite) next(ctx context.Context, counter string) (n int64, err error) {
+	if err := s.ready(); err != nil {
+		return 0, err
+	}
+	// In a transaction, because the number is returned before the statement has
+	// committed, and a commit can fail.
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() // no effect after Commit
+	err = tx.QueryRowContext(ctx, `INSERT INTO counters (name, value) VALUES (?, 1)
+		ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value`, counter).Scan(&n)
+	if err != nil {
+		return 0, err
+	}
+	return n, tx.Commit()
+}
+
+// Close implements [Store].
+func (s *SQLite) Close() error {
+	if err := s.ready(); err != nil {
+		return nil
+	}
+	if err := errors.Join(s.read.Close(), s.write.Close()); err != nil {
+		return fmt.Errorf("closing the store: %w", err)
+	}
+	return nil
+}
+
+func (s *SQLite) change(ctx context.Context, statement string, args ...any) (rows int64, err error) {
+	result, err := s.write.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// notNull is the body as SQLite wants it: a nil slice would be NULL.
+func notNull(body []byte) []byte {
+	if body == nil {
+		return []byte{}
+	}
+	return body
+}

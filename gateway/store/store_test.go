@@ -1,0 +1,408 @@
+package store_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"countersign/gateway/store"
+	"countersign/gateway/store/storetest"
+)
+
+func openSQLite(t testing.TB, path string) *store.SQLite {
+	t.Helper()
+	s, err := store.OpenSQLite(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"memory": func(*testing.T) store.Store { return store.NewMemory() },
+		"sqlite": func(t *testing.T) store.Store { return openSQLite(t, filepath.Join(t.TempDir(), "store.db")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if ran := storetest.Run(t, open); ran != storetest.Count {
+				t.Errorf("%d cases ran, want %d", ran, storetest.Count)
+			}
+		})
+	}
+}
+
+func TestZeroValueRefuses(t *testing.T) {
+	for _, s := range []store.Store{new(store.Memory), new(store.SQLite)} {
+		if _, err := s.Create(t.Context(), store.Row{Kind: "k", ID: "i"}); err == nil {
+			t.Errorf("%T: Create on the zero value succeeded", s)
+		}
+		if _, err := s.Get(t.Context(), "k", "i"); err == nil || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%T: Get on the zero value answered %v", s, err)
+		}
+		if _, err := s.Next(t.Context(), "n"); err == nil {
+			t.Errorf("%T: Next on the zero value succeeded", s)
+		}
+	}
+}
+
+// Both stores answer any history of calls alike.
+func TestStoresAgree(t *testing.T) {
+	dir := t.TempDir()
+	runs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		runs++
+		file, err := store.OpenSQLite(filepath.Join(dir, fmt.Sprint(runs, " ?#%.db"))) // a name that needs escaping
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		stores := []store.Store{store.NewMemory(), file}
+		name := rapid.SampledFrom([]string{"a", "b", "a\x00", "\xff", "é"})
+		for range rapid.IntRange(1, 12).Draw(t, "calls") {
+			call := rapid.SampledFrom([]string{"create", "update", "get", "find", "next"}).Draw(t, "call")
+			r := store.Row{Kind: name.Draw(t, "kind"), ID: name.Draw(t, "id"), Key: name.Draw(t, "key"),
+				Rev: rapid.Int64Range(0, 3).Draw(t, "rev"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body")}
+			var answers [2]string
+			for i, s := range stores {
+				var rows []store.Row
+				var n int64
+				var err error
+				switch call {
+				case "create":
+					r, err := s.Create(context.Background(), r)
+					answers[i] = answer([]store.Row{r}, 0, err)
+					continue
+				case "update":
+					r, err := s.Update(context.Background(), r)
+					answers[i] = answer([]store.Row{r}, 0, err)
+					continue
+				case "get":
+					var r2 store.Row
+					r2, err = s.Get(context.Background(), r.Kind, r.ID)
+					rows = []store.Row{r2}
+				case "find":
+					rows, err = s.Find(context.Background(), r.Kind, r.Key)
+				case "next":
+					n, err = s.Next(context.Background(), r.Key)
+				}
+				answers[i] = answer(rows, n, err)
+			}
+			if answers[0] != answers[1] {
+				t.Fatalf("%s %+v:\nmemory %s\nsqlite %s", call, r, answers[0], answers[1])
+			}
+		}
+	})
+}
+
+func answer(rows []store.Row, n int64, err error) string {
+	for _, answer := range []error{store.ErrExists, store.ErrStale, store.ErrNotFound} {
+		if errors.Is(err, answer) {
+			return answer.Error()
+		}
+	}
+	return fmt.Sprintf("%+v %d %v", rows, n, err)
+}
+
+// What was stored is there after the process is gone.
+func TestSQLiteKeeps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openSQLite(t, path)
+	want, err := s.Create(t.Context(), store.Row{Kind: "permit", ID: "p", Key: "k", Body: []byte("b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Next(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	// Also while it is open elsewhere, without any checkpoint.
+	for range 2 {
+		other := openSQLite(t, path)
+		if got, err := other.Get(t.Context(), "permit", "p"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+		if _, err := other.Create(t.Context(), want); !errors.Is(err, store.ErrExists) {
+			t.Errorf("creating again: %v, want ErrExists", err)
+		}
+		other.Close()
+		s.Close()
+	}
+	if n, err := openSQLite(t, path).Next(t.Context(), "n"); err != nil || n != 2 {
+		t.Errorf("the next number is %d, %v, want 2", n, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
+	}
+}
+
+// A file that is no sound store of this version is refused with its reason, and
+// left as it is.
+func TestSQLiteRefuses(t *testing.T) {
+	sound := filepath.Join(t.TempDir(), "sound.db")
+	s := openSQLite(t, sound)
+	for i := range 200 {
+		if _, err := s.Create(t.Context(), store.Row{Kind: "k", ID: fmt.Sprint(i), Body: make([]byte, 100)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image, err := os.ReadFile(sound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched := func(at int, with ...byte) func(string) error {
+		return func(path string) error {
+			b := bytes.Clone(image)
+			copy(b[at:], with)
+			return os.WriteFile(path, b, 0o600)
+		}
+	}
+	written := func(text string) func(string) error {
+		return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+	}
+	statements := func(from []byte, statements ...string) func(string) error {
+		return func(path string) error {
+			if err := os.WriteFile(path, from, 0o600); err != nil {
+				return err
+			}
+			db, err := sql.Open("sqlite", path)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			for _, s := range statements {
+				if _, err := db.Exec(s); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	page := int(binary.BigEndian.Uint16(image[16:]))
+	garbage := bytes.Repeat([]byte{0xa5}, page)
+	for _, c := range []struct {
+		name string
+		make func(path string) error
+		want string
+	}{
+		{"text", written("this is not a database, and long enough not to be mistaken for the head of one: " + strings.Repeat("x", 200)), "is not a Countersign store"},
+		{"short text", written("hello\n"), "is not a Countersign store"},
+		{"database of someone else", statements(nil, "CREATE TABLE people (name TEXT)"), "is not a Countersign store: it belongs to another application"},
+		{"other application id", patched(68, 1, 2, 3, 4), "is not a Countersign store: it belongs to another application"},
+		{"newer schema", patched(60, 0, 0, 0, 2), "has schema 2, this program knows up to 1"},
+		{"older schema", patched(60, 0, 0, 0, 0), "is not a Countersign store: its tables are not those of schema 1"},
+		{"added trigger", statements(image, "CREATE TRIGGER forget AFTER INSERT ON rows BEGIN DELETE FROM rows; END"), "its tables are not those of schema 1"},
+		{"missing index", statements(image, "DROP INDEX rows_by_id"), "its tables are not those of schema 1"},
+		{"overwritten page", patched(3*page, garbage...), "damaged"},
+		{"overwritten schema", patched(100, garbage[:page-100]...), "damaged"},
+		{"cut", func(path string) error { return os.WriteFile(path, image[:len(image)/2], 0o600) }, "damaged"},
+		{"directory", func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			if err := c.make(path); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := os.ReadFile(path)
+			s, err := store.OpenSQLite(path)
+			if err == nil {
+				s.Close()
+				t.Fatal("opened")
+			}
+			if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error %q, want it to name the file and to contain %q", err, c.want)
+			}
+			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+	t.Run("no folder", func(t *testing.T) {
+		if _, err := store.OpenSQLite(filepath.Join(t.TempDir(), "none", "store.db")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("error %v, want %v", err, os.ErrNotExist)
+		}
+	})
+	t.Run("no path", func(t *testing.T) {
+		if _, err := store.OpenSQLite(""); err == nil {
+			t.Error("opened")
+		}
+	})
+}
+
+const (
+	processes = 4
+	permits   = 1000
+	pathEnv   = "COUNTERSIGN_STORE_WORKER" // "process:file to work on", in a worker process
+)
+
+func TestMain(m *testing.M) {
+	if process, path, ok := strings.Cut(os.Getenv(pathEnv), ":"); ok {
+		if err := worker(process, path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// worker opens the store at the first line on its input, and at the second one
+// spends every permit it can. It prints what it spent, with a number for some.
+func worker(process, path string) error {
+	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	s, err := store.OpenSQLite(path)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "open")
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	first, err := strconv.Atoi(process)
+	if err != nil {
+		return err
+	}
+	for i := range permits {
+		// Each process has its own way through the permits, so that all of them win
+		// some; steps of 1, 3, 7 and 9 visit every one of 1,000.
+		i = (first*permits/processes + i*[]int{1, 3, 7, 9}[first]) % permits
+		_, err := s.Create(context.Background(), store.Row{Kind: "spent", ID: fmt.Sprint(i)})
+		if errors.Is(err, store.ErrExists) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var n int64
+		if i%10 == 0 { // a sample: every number costs a synchronisation
+			if n, err = s.Next(context.Background(), "n"); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(out, i, n)
+	}
+	return errors.Join(out.Flush(), s.Close())
+}
+
+// Several processes on one new file: each permit is spent by exactly one.
+func TestSQLiteProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type process struct {
+		*exec.Cmd
+		in  io.WriteCloser
+		out *bufio.Reader
+	}
+	var all []process
+	for i := range processes {
+		c := exec.CommandContext(t.Context(), exe)
+		c.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", pathEnv, i, path))
+		c.Stderr = os.Stderr
+		in, err1 := c.StdinPipe()
+		out, err2 := c.StdoutPipe()
+		if err := errors.Join(err1, err2, c.Start()); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, process{c, in, bufio.NewReader(out)})
+	}
+	tell := func() {
+		for i, p := range all {
+			if _, err := fmt.Fprintln(p.in); err != nil {
+				t.Fatalf("process %d: %v", i, err)
+			}
+		}
+	}
+	tell() // they create the file at the same moment …
+	for i, p := range all {
+		if line, err := p.out.ReadString('\n'); err != nil || line != "open\n" {
+			t.Fatalf("process %d did not open the store: %q, %v", i, line, err)
+		}
+	}
+	tell() // … and spend at the same moment
+	spent, numbers, winners := map[string]int{}, map[string]int{}, 0
+	for i, p := range all {
+		output, err := io.ReadAll(p.out)
+		if err := errors.Join(err, p.Wait()); err != nil {
+			t.Errorf("process %d: %v", i, err)
+		}
+		if len(output) > 0 {
+			winners++
+		}
+		for line := range strings.Lines(string(output)) {
+			permit, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+			spent[permit]++
+			numbers[number]++
+		}
+	}
+	for i := range permits {
+		if n := spent[fmt.Sprint(i)]; n != 1 {
+			t.Errorf("permit %d was spent %d times", i, n)
+		}
+	}
+	for n := range permits / 10 {
+		if numbers[fmt.Sprint(n+1)] != 1 {
+			t.Errorf("the number %d was given %d times", n+1, numbers[fmt.Sprint(n+1)])
+		}
+	}
+	if winners < 2 {
+		t.Errorf("%d of %d processes spent something: nothing was contended", winners, processes)
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	body := make([]byte, 512)
+	run := func(b *testing.B, s store.Store) {
+		for i := 0; b.Loop(); i++ {
+			if _, err := s.Create(b.Context(), store.Row{Kind: "spent", ID: fmt.Sprint(i), Key: "k", Body: body}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("memory", func(b *testing.B) { run(b, store.NewMemory()) })
+	b.Run("sqlite", func(b *testing.B) { run(b, openSQLite(b, filepath.Join(b.TempDir(), "store.db"))) })
+	// The same durability and the same row without the store around it.
+	b.Run("bare", func(b *testing.B) {
+		path := filepath.Join(b.TempDir(), "store.db")
+		openSQLite(b, path).Close()
+		db, err := sql.Open("sqlite", path+"?_pragma=synchronous(FULL)&_pragma=journal_mode(WAL)")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		insert, err := db.Prepare("INSERT INTO rows (kind, id, key, rev, body) VALUES ('spent', ?, 'k', 1, ?)")
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := 0; b.Loop(); i++ {
+			if _, err := insert.Exec(fmt.Sprint(i), body); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
