@@ -72,8 +72,8 @@ type Benchmark struct {
 // Tools returns the tool table of a suite, in the order of the catalogue: what the
 // platform team of a deployment would configure. The audience is the suite. A
 // tool is consequential if it has a side effect; all fields are material. The
-// short summary shows the first two required fields (the first two where
-// none is required), as a product's summary would. notes lists the fields whose
+// short summary shows the first two required fields, as a product's summary would,
+// and all fields of a tool that requires none. notes lists the fields whose
 // type [api.FieldType] cannot express and which are described as strings.
 func (b Benchmark) Tools(suite string) (tools []api.Tool, notes []string, err error) {
 	s := b.Catalogue.suites[suite]
@@ -90,7 +90,7 @@ func (b Benchmark) Tools(suite string) (tools []api.Tool, notes []string, err er
 			t.Class, t.Risk = api.ClassConsequential, "write"
 		}
 		for _, f := range spec.fields {
-			if len(t.Summary) < 2 && (len(spec.required) == 0 || slices.Contains(spec.required, f.Name)) {
+			if len(spec.required) == 0 || len(t.Summary) < 2 && slices.Contains(spec.required, f.Name) {
 				t.Summary = append(t.Summary, f.Name)
 			}
 		}

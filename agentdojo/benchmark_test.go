@@ -88,7 +88,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s has class %s, want %s", name, byName[name].Class, class)
 		}
 	}
-	if got := byName["change_greeting"].Summary; !slices.Equal(got, []string{"title", "colour"}) {
+	if got := byName["change_greeting"].Summary; !slices.Equal(got, []string{"title", "colour", "font"}) {
 		t.Errorf("a tool without required fields has the summary %v", got)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], "send_email.attachments: a list of objects") {
