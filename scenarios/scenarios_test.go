@@ -319,7 +319,8 @@ func TestLoad(t *testing.T) {
 
 var idLine = regexp.MustCompile(`(?m)^id: (\S+)$`)
 
-// FuzzParse: whatever the text, Parse returns; and what it accepts works.
+// FuzzParse: whatever the text, Parse returns; and what it accepts works. Use it
+// with -fuzzminimizetime=1x: the seeds are long, and Go shrinks each find for a minute.
 func FuzzParse(f *testing.F) {
 	for _, s := range scenarios.All() {
 		f.Add([]byte(dataFile(f, s.ID+".yaml")))
