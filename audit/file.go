@@ -1,0 +1,223 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"countersign/gateway/api"
+)
+
+// File is a Log in one file of lines (JSONL), which it only ever appends to.
+// Every entry is synchronised to the disk before Append returns. One process at
+// a time may have it open. The hashes of the tree, about 72 bytes an entry, are
+// kept in memory; the entries are not.
+type File struct {
+	tree
+	f         *os.File
+	path      string
+	ends      []int64 // offset after the line feed of each entry
+	truncated []byte
+	torn      bool // the file may hold part of an entry behind the last end
+}
+
+var _ Log = (*File)(nil)
+
+// OpenFile opens the log at path, and creates it if there is none. It reads it
+// whole and refuses a line that is no entry or that has another number than the
+// one that follows, naming the line. An entry that a crash cut off, which only
+// the last line can be and which has no line feed, is removed; see
+// [File.Truncated].
+func OpenFile(path string) (*File, error) {
+	created := false
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		created = true
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+	l := &File{f: f, path: path}
+	if err = lock(f); err != nil {
+		err = fmt.Errorf("opening the audit log %s: cannot lock it, another process may have it open: %w", path, err)
+	} else {
+		err = l.load()
+	}
+	if err == nil && created {
+		err = syncFolder(path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return l, nil
+}
+
+// syncFolder makes the name of a new file durable.
+func syncFolder(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("creating the audit log %s: %w", path, err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("creating the audit log %s: %w", path, err)
+	}
+	return nil
+}
+
+func (l *File) load() error {
+	r := bufio.NewReaderSize(l.f, maxLine+1)
+	for {
+		line, err := r.ReadSlice('\n')
+		number := l.size + 1
+		switch {
+		case err == nil:
+			line = line[:len(line)-1]
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return nil
+		case errors.Is(err, io.EOF) && isCut(line, number):
+			l.truncated = bytes.Clone(line)
+			return l.repair()
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("the audit log %s is damaged: line %d has no line feed and is not the start of entry %d", l.path, number, number)
+		case errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("the audit log %s is damaged: line %d has more than %d bytes", l.path, number, maxLine)
+		default:
+			return fmt.Errorf("reading the audit log %s: line %d: %w", l.path, number, err)
+		}
+		e, err := Decode(line)
+		if err != nil {
+			return fmt.Errorf("the audit log %s is damaged: line %d: %w", l.path, number, err)
+		}
+		if e.Seq != number {
+			return fmt.Errorf("the audit log %s is damaged: line %d holds entry %d", l.path, number, e.Seq)
+		}
+		if err := l.add(line); err != nil {
+			return err
+		}
+		l.ends = append(l.ends, l.end()+int64(len(line))+1)
+	}
+}
+
+// isCut says whether line can be what a crash left of the entry with a number:
+// its first bytes, or zeros where the file grew before its content was written.
+// Anything else is not ours to remove.
+func isCut(line []byte, number int64) bool {
+	start := fmt.Appendf(nil, `{"seq":%d,"time":"`, number)
+	n := min(len(line), len(start))
+	return bytes.Equal(line[:n], start[:n]) || len(bytes.Trim(line, "\x00")) == 0
+}
+
+// end is the length of the file as far as it is known to be good.
+func (l *File) end() int64 {
+	if len(l.ends) == 0 {
+		return 0
+	}
+	return l.ends[len(l.ends)-1]
+}
+
+// repair cuts off what is behind the last whole entry.
+func (l *File) repair() error {
+	l.torn = true
+	if err := errors.Join(l.f.Truncate(l.end()), l.f.Sync()); err != nil {
+		return fmt.Errorf("removing the unfinished entry %d of the audit log %s: %w", l.size+1, l.path, err)
+	}
+	l.torn = false
+	return nil
+}
+
+// Truncated returns the unfinished last line that OpenFile removed, nil for
+// none. It was never acknowledged: the Append that wrote it did not return.
+func (l *File) Truncated() []byte { return bytes.Clone(l.truncated) }
+
+// Append implements [Log]. After a failure the file is brought back to its last
+// whole entry first, so that a disk that was full for a while tears no line.
+func (l *File) Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.ready(ctx); err != nil {
+		return api.AuditEntry{}, fmt.Errorf("appending audit entry %d: %w", l.size+1, err)
+	}
+	e.Seq = l.size + 1
+	line, err := Encode(e)
+	if err != nil {
+		return api.AuditEntry{}, err
+	}
+	if l.torn {
+		if err := l.repair(); err != nil {
+			return api.AuditEntry{}, err
+		}
+	}
+	l.torn = true
+	if _, err := l.f.Write(append(line, '\n')); err != nil {
+		return api.AuditEntry{}, fmt.Errorf("appending audit entry %d: %w", e.Seq, err)
+	}
+	if err := l.f.Sync(); err != nil {
+		return api.AuditEntry{}, fmt.Errorf("appending audit entry %d: %w", e.Seq, err)
+	}
+	l.torn = false
+	if err := l.add(line); err != nil {
+		return api.AuditEntry{}, err
+	}
+	l.ends = append(l.ends, l.end()+int64(len(line))+1)
+	e.Time = e.Time.UTC().Round(0)
+	return e, nil
+}
+
+func (l *File) ready(ctx context.Context) error {
+	if l.f == nil {
+		return errors.New("the log is closed")
+	}
+	return ctx.Err()
+}
+
+// Read implements [Log].
+func (l *File) Read(ctx context.Context, after int64) ([]api.AuditEntry, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if err := l.ready(ctx); err != nil {
+		return nil, fmt.Errorf("reading audit entries after %d: %w", after, err)
+	}
+	after = min(max(after, 0), l.size)
+	start := int64(0)
+	if after > 0 {
+		start = l.ends[after-1]
+	}
+	r := bufio.NewReaderSize(io.NewSectionReader(l.f, start, l.end()-start), 64<<10)
+	entries := make([]api.AuditEntry, 0, l.size-after)
+	for seq := after + 1; seq <= l.size; seq++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("reading audit entries after %d: %w", after, err)
+		}
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return nil, fmt.Errorf("reading audit entry %d from %s: %w", seq, l.path, err)
+		}
+		e, err := Decode(line[:len(line)-1])
+		if err != nil {
+			return nil, fmt.Errorf("reading audit entry %d from %s: %w", seq, l.path, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Close closes the file; later calls of Append and Read fail.
+func (l *File) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	err := l.f.Close()
+	l.f = nil
+	if err != nil {
+		return fmt.Errorf("closing the audit log %s: %w", l.path, err)
+	}
+	return nil
+}
