@@ -235,8 +235,14 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// clean is injective on valid text that has no line break and leaves nothing
-// unseen; folding and wrapping lose no visible character.
+func TestCleanIsNotImitated(t *testing.T) {
+	if got := clean("\x1b⟨U+001B⟩"); got != "⟨U+001B⟩⟨U+27E8⟩U+001B⟩" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// clean is injective and leaves nothing unseen; folding and wrapping lose no
+// visible character.
 func TestCleanLaws(t *testing.T) {
 	hostile := rapid.StringOf(rapid.OneOf(rapid.Rune(), rapid.SampledFrom([]rune("⟨⟩U+\x1b\u200d\ufe0f\u3164 \u2028a"))))
 	rapid.Check(t, func(t *rapid.T) {
