@@ -144,8 +144,8 @@ func TestFaithfulSeveralWants(t *testing.T) {
 	if r.Verdict != api.Decline || !strings.Contains(r.Why, "Memo") {
 		t.Errorf("%s: %s, want a decline that names the memo, where the nearest want differs", r.Verdict, r.Why)
 	}
-	if r := (faithful{}).Decide(v, Intent{}); r.Verdict != api.Decline {
-		t.Error("approved without any want")
+	if r := (faithful{}).Decide(v, Intent{}); r.Verdict != api.Decline || r.Why == "" {
+		t.Errorf("%+v without any want, want a decline and a reason", r)
 	}
 	if r := (faithful{}).Decide(v, Intent{Wants: []Want{{}}}); r.Verdict != api.Decline {
 		t.Error("approved for a want without values")
