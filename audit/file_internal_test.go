@@ -43,6 +43,9 @@ func TestFileAfterFailedWrite(t *testing.T) {
 	if e, err := l.Append(t.Context(), api.AuditEntry{Event: "second"}); err != nil || e.Seq != 2 {
 		t.Fatalf("the next entry is %d, %v, want 2", e.Seq, err)
 	}
+	if got, err := l.Read(t.Context(), 0); err != nil || len(got) != 2 || got[1].Event != "second" {
+		t.Errorf("read %v, %v, want both entries", got, err)
+	}
 	text, err := os.ReadFile(path)
 	if err != nil || bytes.Count(text, []byte("\n")) != 2 || bytes.Contains(text, []byte("lost")) {
 		t.Errorf("%v, the file is\n%s", err, text)

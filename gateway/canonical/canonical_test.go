@@ -132,6 +132,7 @@ var refused = []struct {
 	{"1e-400", canonical.NumberRange, "/rate", `{"amount":1,"rate":1e-400}`},
 	{"not the shortest of a subnormal", canonical.NumberRange, "/rate", `{"amount":1,"rate":4.9e-324}`},
 	{"exponent beyond counting", canonical.NumberRange, "/rate", `{"amount":1,"rate":0e99999999999999999999}`},
+	{"1 to Go's strconv 0", canonical.NumberRange, "/amount", `{"amount":0.` + strings.Repeat("0", 100000) + `1e100001}`},
 	{"what 0.1 is in binary", canonical.NumberRange, "/rate", `{"amount":1,"rate":0.1000000000000000055511151231257827}`},
 	{"18 digits", canonical.NumberRange, "/rate", `{"amount":1,"rate":0.123456789012345678}`},
 	{"one digit far behind", canonical.NumberRange, "/amount", `{"amount":1.` + strings.Repeat("0", 300) + `1}`},

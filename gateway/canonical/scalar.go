@@ -193,9 +193,6 @@ func (p *parser) number() *Error {
 	if !d.exact {
 		return p.refuse(NumberRange, "no double has exactly this value")
 	}
-	if p.strict && d.exp > 16 { // 2^53 has 16 digits
-		return p.refuse(NumberRange, "beyond ±(2^53−1)")
-	}
 	// Up to 15 digits always survive the way through a double; a small integer
 	// is by far the most frequent number.
 	if d.n <= 15 && d.exp <= 15 && d.exp >= d.n {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // The header of the file says whose it is: PRAGMA application_id ("CtSg") and
@@ -160,20 +161,34 @@ func (s *SQLite) walMode(ctx context.Context, path string) error {
 	var mode string
 	var err error
 	for range 100 {
-		if err = s.write.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err == nil && mode == "wal" {
-			return nil
+		err = s.write.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+		if code(err) != sqlite3.SQLITE_BUSY {
+			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return fmt.Errorf("opening the store %s: no write-ahead log (journal mode %q; a network file system has none): %w", path, mode, err)
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("the journal mode is %q; does the file system have shared memory?", mode)
+	}
+	if err != nil {
+		return fmt.Errorf("switching the store %s to a write-ahead log: %w", path, err)
+	}
+	return nil
 }
 
 func notAStore(path string, err error) error {
-	const notADatabase, corrupt = 26, 11 // SQLITE_NOTADB, SQLITE_CORRUPT
-	if e := (*sqlite.Error)(nil); errors.As(err, &e) && (e.Code()&0xff == notADatabase || e.Code()&0xff == corrupt) {
+	if c := code(err); c == sqlite3.SQLITE_NOTADB || c == sqlite3.SQLITE_CORRUPT {
 		return fmt.Errorf("%s is not a Countersign store, or is damaged beyond reading: %w", path, err)
 	}
 	return fmt.Errorf("opening the store %s: %w", path, err)
+}
+
+// code returns SQLite's primary result code, 0 for another error or none.
+func code(err error) int {
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
 }
 
 type querier interface {

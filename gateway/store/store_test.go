@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -146,6 +147,31 @@ func TestSQLiteKeeps(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
+	}
+}
+
+// Gateways that start together on no file all get the same store.
+func TestSQLiteOpenedTogether(t *testing.T) {
+	for range 40 {
+		path := filepath.Join(t.TempDir(), "store.db")
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				s, err := store.OpenSQLite(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				if _, err := s.Create(t.Context(), store.Row{Kind: "k", ID: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if found, err := openSQLite(t, path).Find(t.Context(), "k", ""); err != nil || len(found) != 6 {
+			t.Fatalf("found %d rows, %v, want 6", len(found), err)
+		}
 	}
 }
 
