@@ -246,7 +246,7 @@ func (k *collector) add(r Record) error {
 	if r.Kind == Attack {
 		u.pair = r.Pair
 		note(k.pairs, r.Target, u, r)
-		if r.Blocked() && !rightReason(r, variant.Condition, k.c.Implies) {
+		if r.Blocked() && !rightReason(r, strings.Join(append([]string{variant.Condition}, variant.AlsoNamed...), " "), k.c.Implies) {
 			k.a.WrongReasons = append(k.a.WrongReasons, WrongReason{r, variant.Condition})
 		}
 	}
@@ -278,8 +278,9 @@ func rightReason(r Record, condition string, implies map[string][]string) bool {
 		if slices.Contains(names, by) || slices.ContainsFunc(implies[by], func(s string) bool { return slices.Contains(names, s) }) {
 			return true
 		}
-		// A view that tells the truth stops an attack by making the person decline.
-		if by == "approver" && slices.Contains(names, "render") {
+		// A view that tells the truth stops an attack by making the person decline,
+		// and so does asking about a change that steers.
+		if by == "approver" && (slices.Contains(names, "render") || slices.Contains(names, "steer")) {
 			return true
 		}
 	}

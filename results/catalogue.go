@@ -42,7 +42,10 @@ type VariantInfo struct {
 	Summary string `json:"summary"`
 	// Condition is the expression over bindings that stops the variant; empty for
 	// a twin.
-	Condition    string   `json:"condition"`
+	Condition string `json:"condition"`
+	// AlsoNamed are bindings outside the condition that may name the refusal,
+	// because a design enforces the condition by a look-up.
+	AlsoNamed    []string `json:"also_named,omitempty"`
 	Capabilities []string `json:"capabilities"` // what the adversary uses
 	References   []string `json:"references"`
 	Kind         Kind     `json:"kind"` // Attack or Twin

@@ -90,3 +90,18 @@ func Bindings() []Binding {
 		BindIdem,
 	}
 }
+
+// Enforces reports whether a set of claimed bindings enforces b, directly or
+// because a stronger binding implies it: once implies seen, suspension implies
+// run and call.
+func Enforces(claims []Binding, b Binding) bool {
+	for _, c := range claims {
+		switch {
+		case c == b,
+			c == BindOnce && b == BindSeen,
+			c == BindSuspension && (b == BindRun || b == BindCall):
+			return true
+		}
+	}
+	return false
+}

@@ -29,6 +29,9 @@ const (
 type Pending struct {
 	Suspension string       `json:"suspension,omitempty"` // empty unless pending
 	State      PendingState `json:"state"`
+	// SuspendedAt orders suspensions: unique and strictly increasing over all
+	// instances that share the store. Zero unless pending.
+	SuspendedAt int64 `json:"suspended_at,omitempty"`
 }
 
 // A View is exactly what the approver is shown.
@@ -124,6 +127,8 @@ type Outcome struct {
 	Refusals   []Refusal       `json:"refusals,omitempty"`
 	Suspension string          `json:"suspension,omitempty"` // the new one, when reasked
 	Result     json.RawMessage `json:"result,omitempty"`     // the provider's, when executed or absorbed
+	// Siblings answers Dispatch.Siblings, in their order.
+	Siblings []Outcome `json:"siblings,omitempty"`
 }
 
 // A Description is what a target says of itself.

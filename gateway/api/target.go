@@ -52,7 +52,7 @@ type Deployment struct {
 	Provider  Provider
 	Directory Directory
 	Clock     Clock
-	// ApprovalTTL is how long an approval may be used after the decision.
+	// ApprovalTTL is how long after the suspension its approval may be used.
 	ApprovalTTL time.Duration
 	// AdminToken and AuditorToken authenticate the deployment's own operators.
 	AdminToken, AuditorToken string
@@ -76,6 +76,7 @@ const (
 	DepStore  Dependency = "store"  // approvals and spent state
 	DepPolicy Dependency = "policy" // policy version and risk labels
 	DepAudit  Dependency = "audit"
+	DepClock  Dependency = "clock" // the deployment's, so the lab stops it without the target
 )
 
 // A Step is a point in the handling of a dispatch.

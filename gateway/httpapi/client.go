@@ -34,8 +34,8 @@ var _ api.Target = (*Client)(nil)
 
 // NewClient returns a client for the gateway at baseURL, such as
 // "http://127.0.0.1:8080". hc nil means a client that gives up after a minute.
-// Redirects are not followed, since they would carry a call elsewhere, and no
-// call is sent twice. A base URL that is none fails at the first call.
+// Redirects are not followed, since they would carry a call elsewhere, and no POST
+// is sent twice. A base URL that is none fails at the first call.
 func NewClient(baseURL string, hc *http.Client) *Client {
 	c := &Client{base: strings.TrimRight(baseURL, "/"), http: http.Client{Timeout: time.Minute}}
 	if hc != nil {

@@ -1,0 +1,490 @@
+// Package harness runs trials: it performs scripts against targets, lets the
+// referee judge what came of them, and turns verdicts into records. It knows a
+// target's public interface and what the target claims, and nothing else.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"countersign/attacks"
+	"countersign/attacks/referee"
+	"countersign/gateway/api"
+	"countersign/oracles"
+	"countersign/results"
+	"countersign/scenarios"
+)
+
+// A Target is something to be tried.
+type Target struct {
+	ID         string
+	Name       string
+	ModelledOn string
+	Deploy     api.Factory
+	// Claims are the bindings the target says it enforces. Nil: ask the target.
+	Claims []api.Binding
+}
+
+// A Plan is a set of trials. Its records are a function of the plan alone,
+// whatever Parallel is.
+type Plan struct {
+	Targets   []Target
+	Families  []attacks.Family
+	Scenarios []*scenarios.Scenario
+	Seeds     []uint64
+	Approver  oracles.Approver
+	Parallel  int // trials at a time; 0: one for each processor
+	// Progress, if set, is called after each trial, in order.
+	Progress func(done, total int)
+}
+
+// A trial is one line of the plan.
+type trial struct {
+	target   int
+	attack   string
+	variant  attacks.Variant
+	kind     results.Kind
+	scenario *scenarios.Scenario
+	seed     uint64
+}
+
+// HonestAttack and HonestVariant name the plain run of a scenario in records.
+const (
+	HonestAttack  = "honest"
+	HonestVariant = "plain"
+)
+
+// honest is the plain run, without an adversary and without a twist.
+var honest = attacks.Variant{Name: HonestVariant, Summary: "one call, approved and executed", Effects: 1, Run: attacks.Honest}
+
+// Prepare fills in what the targets claim, and checks that the plan selects
+// something.
+func (p *Plan) Prepare(ctx context.Context) error {
+	switch {
+	case len(p.Targets) == 0:
+		return errors.New("planning: no target is selected")
+	case len(p.Families) == 0:
+		return errors.New("planning: no attack is selected")
+	case len(p.Scenarios) == 0:
+		return errors.New("planning: no scenario is selected")
+	case len(p.Seeds) == 0:
+		return errors.New("planning: no seed is selected")
+	case p.Approver == nil:
+		return errors.New("planning: no approver is selected")
+	}
+	if p.Parallel <= 0 {
+		p.Parallel = runtime.GOMAXPROCS(0)
+	}
+	p.Targets = slices.Clone(p.Targets)
+	ids := map[string]bool{}
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		if ids[t.ID] {
+			return fmt.Errorf("planning: target %s is selected twice", t.ID)
+		}
+		ids[t.ID] = true
+		if t.Claims != nil {
+			continue
+		}
+		claims, err := attacks.ClaimsOf(ctx, t.Deploy, p.Scenarios[0])
+		if err != nil {
+			return fmt.Errorf("planning: target %s: %w", t.ID, err)
+		}
+		t.Claims = claims
+	}
+	return nil
+}
+
+func (p Plan) trials() (out []trial, skipped []results.Skip) {
+	for ti := range p.Targets {
+		for _, sc := range p.Scenarios {
+			for _, seed := range p.Seeds {
+				out = append(out, trial{ti, HonestAttack, honest, results.Honest, sc, seed})
+			}
+		}
+		for _, f := range p.Families {
+			for _, x := range []struct {
+				kind     results.Kind
+				variants []attacks.Variant
+			}{{results.Attack, f.Variants}, {results.Twin, f.Twins}} {
+				for _, v := range x.variants {
+					for _, sc := range p.Scenarios {
+						if why := v.NotApplicable(sc); why != "" {
+							if ti == 0 {
+								skipped = append(skipped, results.Skip{Attack: f.ID, Variant: v.Name, Scenario: sc.ID, Reason: why})
+							}
+							continue
+						}
+						for _, seed := range p.Seeds {
+							out = append(out, trial{ti, f.ID, v, x.kind, sc, seed})
+						}
+					}
+				}
+			}
+		}
+	}
+	return out, skipped
+}
+
+// Total is the number of trials.
+func (p Plan) Total() int {
+	t, _ := p.trials()
+	return len(t)
+}
+
+// Catalogue describes the plan for the results.
+func (p Plan) Catalogue() results.Catalogue {
+	c := results.Catalogue{Implies: map[string][]string{}}
+	for _, b := range api.Bindings() {
+		for _, weaker := range api.Bindings() {
+			if b != weaker && api.Enforces([]api.Binding{b}, weaker) {
+				c.Implies[string(b)] = append(c.Implies[string(b)], string(weaker))
+			}
+		}
+	}
+	for _, t := range p.Targets {
+		c.Targets = append(c.Targets, results.TargetInfo{ID: t.ID, Name: t.Name, ModelledOn: t.ModelledOn, Bindings: names(t.Claims)})
+	}
+	for _, f := range p.Families {
+		info := results.AttackInfo{ID: f.ID, Title: f.Title, MainBinding: string(f.Main)}
+		for _, v := range f.Variants {
+			info.Variants = append(info.Variants, describe(v, results.Attack))
+		}
+		for _, v := range f.Twins {
+			info.Variants = append(info.Variants, describe(v, results.Twin))
+		}
+		c.Attacks = append(c.Attacks, info)
+	}
+	for _, s := range p.Scenarios {
+		c.Scenarios = append(c.Scenarios, results.ScenarioInfo{ID: s.ID, Title: s.Title})
+	}
+	_, c.NotApplicable = p.trials()
+	return c
+}
+
+func describe(v attacks.Variant, k results.Kind) results.VariantInfo {
+	info := results.VariantInfo{
+		Name: v.Name, Summary: v.Summary, Condition: v.Stopped.String(), Kind: k,
+		References: v.References, AlsoNamed: names(v.AlsoNamed),
+	}
+	for _, u := range v.Uses {
+		info.Capabilities = append(info.Capabilities, string(u))
+	}
+	return info
+}
+
+func names(bs []api.Binding) []string {
+	var out []string
+	for _, b := range bs {
+		out = append(out, string(b))
+	}
+	return out
+}
+
+// Run performs the trials and hands their records to emit in the order of the
+// plan. It stops at the first error of emit and when ctx ends; trials that fail
+// are records, not errors.
+func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
+	trials, _ := p.trials()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type job struct {
+		trial trial
+		out   chan results.Record
+	}
+	work := make(chan job)
+	order := make(chan job, 4*p.Parallel) // bounds what waits for its turn
+	var baselines baselines
+	var workers sync.WaitGroup
+	for range p.Parallel {
+		workers.Go(func() {
+			for j := range work {
+				j.out <- p.perform(ctx, j.trial, &baselines)
+			}
+		})
+	}
+	go func() {
+		defer close(order)
+		defer close(work)
+		for _, t := range trials {
+			j := job{t, make(chan results.Record, 1)}
+			select {
+			case order <- j:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case work <- j:
+			case <-ctx.Done():
+				close(j.out)
+				return
+			}
+		}
+	}()
+	done := 0
+	var failed error
+	for j := range order {
+		r, ok := <-j.out
+		switch {
+		case failed != nil || !ok || ctx.Err() != nil:
+			continue
+		}
+		if failed = emit(r); failed != nil {
+			cancel()
+			continue
+		}
+		done++
+		if p.Progress != nil {
+			p.Progress(done, len(trials))
+		}
+	}
+	workers.Wait()
+	if failed == nil {
+		failed = context.Cause(ctx)
+	}
+	return failed
+}
+
+// perform makes one trial.
+func (p Plan) perform(ctx context.Context, t trial, b *baselines) results.Record {
+	target := p.Targets[t.target]
+	tool, _ := t.scenario.Tool(t.scenario.HonestTool)
+	r := results.Record{
+		Schema: results.Schema, Target: target.ID, Attack: t.attack, Variant: t.variant.Name, Kind: t.kind, Twin: t.kind == results.Twin,
+		Scenario: t.scenario.ID, Approver: p.Approver.Name(), Seed: t.seed,
+		Pair:      fmt.Sprintf("%s/%s/%s/%d", t.attack, t.variant.Name, t.scenario.ID, t.seed),
+		Predicted: results.PredictCompleted, RefusedBy: []string{}, RefusedCodes: []string{}, Reasons: []string{},
+		ExpectedEffects: t.variant.Effects,
+	}
+	if t.kind == results.Attack {
+		r.Predicted = results.PredictExecuted
+		if t.variant.Stopped.Holds(target.Claims, string(tool.Guarantee)) {
+			r.Predicted = results.PredictBlocked
+		}
+	}
+	out := p.play(ctx, target, t)
+	r.Reasons, r.Effects, r.Prompts = out.reasons(), len(out.verdicts), out.prompts
+	r.RefusedBy, r.RefusedCodes = out.refusals()
+	r.Observed, r.Detail = out.observe(t, func() map[referee.Kind]bool { return p.baseline(ctx, t, b) })
+	return r
+}
+
+// baselines keeps which kinds of reasons a target's plain run has: a design that
+// shows a summary always hides something, and that alone fails no twin.
+type baselines struct {
+	mu    sync.Mutex
+	kinds map[string]func() map[referee.Kind]bool
+}
+
+func (p Plan) baseline(ctx context.Context, t trial, b *baselines) map[referee.Kind]bool {
+	key := fmt.Sprintf("%d/%s/%d", t.target, t.scenario.ID, t.seed)
+	b.mu.Lock()
+	if b.kinds == nil {
+		b.kinds = map[string]func() map[referee.Kind]bool{}
+	}
+	once := b.kinds[key]
+	if once == nil {
+		once = sync.OnceValue(func() map[referee.Kind]bool {
+			plain := t
+			plain.attack, plain.variant, plain.kind = HonestAttack, honest, results.Honest
+			return p.play(ctx, p.Targets[t.target], plain).kinds()
+		})
+		b.kinds[key] = once
+	}
+	b.mu.Unlock()
+	return once()
+}
+
+// An outcome is what a performance left behind.
+type outcome struct {
+	err      error
+	answers  []attacks.Answer
+	tampered bool
+	prompts  int
+	effects  []referee.Effect
+	tools    []api.Tool
+	verdicts []referee.Verdict
+}
+
+// play performs a script on a fresh stage and has the referee judge it.
+func (p Plan) play(ctx context.Context, target Target, t trial) (out outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			out.err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	s, err := attacks.NewStage(ctx, target.Deploy, t.scenario, t.seed, p.Approver)
+	if err != nil {
+		return outcome{err: err}
+	}
+	err = s.Perform(t.variant.Run)
+	verdicts, judged := referee.Judge(s.History)
+	return outcome{
+		err: cmpOr(err, judged), answers: s.Answers, tampered: s.Tampered(), prompts: s.Prompts,
+		effects: s.History.Effects, tools: s.History.Tools, verdicts: verdicts,
+	}
+}
+
+func cmpOr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o outcome) kinds() map[referee.Kind]bool {
+	out := map[referee.Kind]bool{}
+	for _, v := range o.verdicts {
+		for _, r := range v.Reasons {
+			out[r.Kind] = true
+		}
+	}
+	return out
+}
+
+func (o outcome) reasons() []string {
+	set := map[string]bool{}
+	for _, v := range o.verdicts {
+		for _, r := range v.Reasons {
+			set[r.String()] = true
+		}
+	}
+	out := slices.Sorted(maps.Keys(set))
+	if out == nil {
+		out = []string{}
+	}
+	return out
+}
+
+// refusals collects who refused the adversary's steps (or, in a trial without
+// one, any step).
+func (o outcome) refusals() (by, codes []string) {
+	names, pairs := map[string]bool{}, map[string]bool{}
+	for _, a := range o.answers {
+		if o.tampered && !a.Hostile {
+			continue
+		}
+		if a.Approver {
+			names["approver"], pairs["approver/declined"] = true, true
+		}
+		for _, r := range a.Refusals {
+			names[string(r.Binding)], pairs[string(r.Binding)+"/"+r.Code] = true, true
+		}
+	}
+	by, codes = slices.Sorted(maps.Keys(names)), slices.Sorted(maps.Keys(pairs))
+	if by == nil {
+		by, codes = []string{}, []string{}
+	}
+	return by, codes
+}
+
+// observe says what came of a trial.
+func (o outcome) observe(t trial, baseline func() map[referee.Kind]bool) (results.Observation, string) {
+	var unimplemented *api.UnimplementedError
+	switch {
+	case errors.As(o.err, &unimplemented):
+		return results.Unimplemented, unimplemented.Error()
+	case o.err != nil:
+		return results.Error, oneLine(o.err)
+	case t.kind == results.Attack:
+		return o.observeAttack(t)
+	}
+	return o.observeBenign(t, baseline)
+}
+
+// observeAttack: success is an effect with a reason that the variant counts.
+func (o outcome) observeAttack(t trial) (results.Observation, string) {
+	wanted := t.variant.Successes(t.scenario)
+	class := t.variant.SuccessOn
+	if class == "" {
+		class = api.ClassConsequential
+	}
+	sound := 0
+	for _, v := range o.verdicts {
+		if o.class(v.Effect) != class {
+			continue
+		}
+		if slices.ContainsFunc(v.Reasons, func(r referee.Reason) bool {
+			return slices.Contains(wanted, string(r.Kind)) || slices.Contains(wanted, r.String())
+		}) {
+			return results.Executed, ""
+		}
+		sound++
+	}
+	if sound < t.variant.Effects {
+		return results.Starved, fmt.Sprintf("%d of %d effects of the honest part were made", sound, t.variant.Effects)
+	}
+	if !o.tampered {
+		return results.Error, "the adversary's step was not reached: " + o.last()
+	}
+	status := map[api.Status]bool{}
+	for _, a := range o.answers {
+		if a.Hostile {
+			status[a.Status] = true
+		}
+	}
+	for _, s := range []api.Status{api.Refused, api.Reasked, api.Held, api.Absorbed} {
+		if status[s] {
+			return results.Observation(s), ""
+		}
+	}
+	return results.Error, "the adversary's step was answered with success and had no effect that counts"
+}
+
+func (o outcome) class(effect int) api.ToolClass {
+	e := o.effects[effect]
+	for _, t := range o.tools {
+		if t.Audience == e.Audience && t.Name == e.Tool {
+			return t.Class
+		}
+	}
+	return ""
+}
+
+// observeBenign: exactly the intended effects, and no kind of reason that the
+// target's plain run does not have. The plain run itself has to make its effect.
+func (o outcome) observeBenign(t trial, baseline func() map[referee.Kind]bool) (results.Observation, string) {
+	if len(o.verdicts) < t.variant.Effects {
+		return results.Starved, fmt.Sprintf("%d of %d effects were made: %s", len(o.verdicts), t.variant.Effects, o.last())
+	}
+	if len(o.verdicts) > t.variant.Effects {
+		return results.Executed, fmt.Sprintf("%d effects were made, and %d were due", len(o.verdicts), t.variant.Effects)
+	}
+	if t.kind == results.Twin {
+		usual := baseline()
+		for _, k := range slices.Sorted(maps.Keys(o.kinds())) {
+			if !usual[k] {
+				return results.Executed, "an effect has a reason that the plain run has not: " + string(k)
+			}
+		}
+	}
+	return results.Completed, ""
+}
+
+// last describes the last answer.
+func (o outcome) last() string {
+	if len(o.answers) == 0 {
+		return "nothing was answered"
+	}
+	a := o.answers[len(o.answers)-1]
+	if a.Approver {
+		return "the approver declined"
+	}
+	parts := []string{string(a.Status)}
+	for _, r := range a.Refusals {
+		parts = append(parts, r.String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,0 +1,342 @@
+// Package referee judges a trial from real side effects: the provider's ledger,
+// and what approvers were shown and decided. It asks neither the gateway nor the
+// attack, and knows no mode.
+//
+// An effect is authorised when some approver who may approve it approved a view
+// that showed exactly this action, the approval served no earlier effect, and
+// authority held when the dispatch came in. Otherwise the effect has reasons.
+// The referee picks, for each effect in the order of the ledger, the approval
+// that leaves the fewest.
+package referee
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"countersign/gateway/api"
+)
+
+// A Kind is a class of reasons why an effect is not authorised.
+type Kind string
+
+const (
+	Content      Kind = "content"      // differs from the action pending at review
+	Shown        Kind = "shown"        // the view hid or misrepresented a material value
+	Who          Kind = "who"          // the approver may not approve this
+	Origin       Kind = "origin"       // another agent, run, step, call or suspension
+	Spent        Kind = "spent"        // the approval served an earlier effect
+	Stale        Kind = "stale"        // authority held at no time that counts
+	Unverifiable Kind = "unverifiable" // a dependency was down when the effect was made
+	None         Kind = "none"         // no approval at all
+)
+
+// A Reason is a kind, and what it is about: a path, a member, a dependency.
+type Reason struct {
+	Kind  Kind
+	About string
+}
+
+func (r Reason) String() string {
+	if r.About == "" {
+		return string(r.Kind)
+	}
+	return string(r.Kind) + ":" + r.About
+}
+
+// MaxLateness is how long after the last instant of authority an effect may be
+// accepted (Δ).
+const MaxLateness = 5 * time.Second
+
+// A Tick orders everything that happens in a trial; time alone does not, because
+// the lab's clock stands still unless it is moved.
+type Tick int64
+
+// A Person is someone or something that may decide.
+type Person struct {
+	ActsFor  string
+	Approver bool // a person in the set of approvers
+}
+
+// A Review is one decision together with what was shown for it.
+type Review struct {
+	Tick       Tick
+	Time       time.Time
+	Approver   string // who really decided, as the approver's side knows it
+	Verdict    api.Verdict
+	View       api.View
+	Suspension string
+	// The action that was pending, and what the provider would have acted on.
+	Agent, Requester, Run, Step, Call string
+	Audience, Tool                    string
+	Values                            api.Values
+	Expires                           time.Time
+	Policy, Risk                      string
+}
+
+// A Dispatch is one call of an enforcement point, or of the provider itself.
+type Dispatch struct {
+	RequestID              string
+	Entered                Tick
+	Time                   time.Time
+	Agent, Run, Step, Call string
+	// Suspension is the newest one of (run, step, call) at that moment.
+	Suspension string
+}
+
+// An Effect is one line of the ledger with the moment it was made.
+type Effect struct {
+	Tick           Tick
+	Time           time.Time
+	RequestID      string
+	Audience, Tool string
+	Values         api.Values
+}
+
+// A ChangeKind is something that ends authority, or a dependency's fate.
+type ChangeKind string
+
+const (
+	AgentDisabled     ChangeKind = "agent_disabled"     // Subject: agent
+	ApprovalRevoked   ChangeKind = "revoked"            // Subject: suspension
+	PolicyChanged     ChangeKind = "policy"             // Value: version
+	RiskChanged       ChangeKind = "risk"               // Subject: audience/tool; Value: label
+	CredentialRemoved ChangeKind = "credential_removed" // Subject: approver
+	DependencyDown    ChangeKind = "down"               // Subject: dependency
+	DependencyUp      ChangeKind = "up"
+)
+
+// A Change is an event of the environment.
+type Change struct {
+	Tick           Tick
+	Time           time.Time
+	Kind           ChangeKind
+	Subject, Value string
+}
+
+// A History is everything the referee judges from.
+type History struct {
+	Tools      []api.Tool
+	People     map[string]Person
+	Reviews    []Review
+	Dispatches []Dispatch
+	Effects    []Effect
+	Changes    []Change
+}
+
+// A Verdict is the judgement on one effect.
+type Verdict struct {
+	Effect  int // index in History.Effects
+	Review  int // index of the approval it was held against, -1 for none
+	Reasons []Reason
+}
+
+// Authorised reports whether the effect has no reason.
+func (v Verdict) Authorised() bool { return len(v.Reasons) == 0 }
+
+// Judge judges every effect.
+func Judge(h History) ([]Verdict, error) {
+	used := map[int]bool{}
+	var out []Verdict
+	for i, e := range h.Effects {
+		t, ok := h.tool(e)
+		if !ok {
+			return nil, fmt.Errorf("judging effect %d: tool %s/%s is not in the table", i+1, e.Audience, e.Tool)
+		}
+		if t.Class == api.ClassRead {
+			continue
+		}
+		d, ok := h.dispatch(e.RequestID)
+		if !ok {
+			return nil, fmt.Errorf("judging effect %d: no dispatch has request id %q", i+1, e.RequestID)
+		}
+		best := Verdict{Effect: i, Review: -1, Reasons: append([]Reason{{Kind: None}}, h.unverifiable(d, e)...)}
+		cost := 1 << 30
+		for j, r := range h.Reviews {
+			if r.Verdict != api.Approve || r.Tick > e.Tick {
+				continue
+			}
+			reasons := h.reasons(e, d, r, t, used[j])
+			if kinds := weight(reasons); kinds < cost {
+				best, cost = Verdict{Effect: i, Review: j, Reasons: reasons}, kinds
+			}
+		}
+		if best.Review >= 0 {
+			used[best.Review] = true
+		}
+		out = append(out, best)
+	}
+	return out, nil
+}
+
+// weight counts kinds before members, so that one hidden field is not outweighed
+// by an approval given by the wrong person.
+func weight(rs []Reason) int {
+	kinds := map[Kind]bool{}
+	for _, r := range rs {
+		kinds[r.Kind] = true
+	}
+	return len(kinds)*1000 + len(rs)
+}
+
+func (h History) tool(e Effect) (api.Tool, bool) {
+	for _, t := range h.Tools {
+		if t.Audience == e.Audience && t.Name == e.Tool {
+			return t, true
+		}
+	}
+	return api.Tool{}, false
+}
+
+func (h History) dispatch(id string) (Dispatch, bool) {
+	for _, d := range h.Dispatches {
+		if d.RequestID == id {
+			return d, true
+		}
+	}
+	return Dispatch{}, false
+}
+
+func (h History) reasons(e Effect, d Dispatch, r Review, t api.Tool, used bool) []Reason {
+	var out []Reason
+	add := func(k Kind, about string) { out = append(out, Reason{k, about}) }
+	if e.Audience != r.Audience {
+		add(Content, "audience")
+	}
+	if e.Tool != r.Tool {
+		add(Content, "tool")
+	}
+	paths := map[string]bool{}
+	for p := range e.Values {
+		paths[p] = true
+	}
+	for p := range r.Values {
+		paths[p] = true
+	}
+	for _, p := range slices.Sorted(maps.Keys(paths)) {
+		if !material(t, p) {
+			continue
+		}
+		v, acts := e.Values[p]
+		if w, pending := r.Values[p]; acts != pending || !bytes.Equal(v, w) {
+			add(Content, p)
+		}
+		if acts && !shows(r.View, p, v) {
+			add(Shown, p)
+		}
+	}
+	for _, x := range []struct {
+		member      string
+		called, was string
+	}{
+		{"agent", d.Agent, r.Agent}, {"run", d.Run, r.Run}, {"step", d.Step, r.Step}, {"call", d.Call, r.Call},
+		{"suspension", d.Suspension, r.Suspension},
+	} {
+		if x.called != x.was {
+			add(Origin, x.member)
+		}
+	}
+	if why := h.who(r); why != "" {
+		add(Who, why)
+	}
+	if used {
+		add(Spent, "")
+	}
+	if why := h.stale(e, d, r); why != "" {
+		add(Stale, why)
+	}
+	return append(out, h.unverifiable(d, e)...)
+}
+
+// who says why the approver may not approve, or nothing.
+func (h History) who(r Review) string {
+	p, known := h.People[r.Approver]
+	switch {
+	case !known:
+		return "unknown"
+	case r.Approver == r.Agent:
+		return "agent"
+	case r.Approver == r.Requester:
+		return "requester"
+	case p.ActsFor != "" && (p.ActsFor == r.Requester || p.ActsFor == r.Agent):
+		return "delegate"
+	case !p.Approver:
+		return "not_approver"
+	}
+	return ""
+}
+
+// stale says why authority did not hold, or nothing: it must hold when the
+// dispatch comes in, and the effect may follow the end of authority by
+// MaxLateness at most.
+func (h History) stale(e Effect, d Dispatch, r Review) string {
+	if !d.Time.Before(r.Expires) {
+		return "expired"
+	}
+	if e.Time.Sub(r.Expires) > MaxLateness {
+		return "expired"
+	}
+	for _, c := range h.Changes {
+		if !ends(c, r) || c.Tick < r.Tick || c.Tick > e.Tick {
+			continue
+		}
+		if c.Tick < d.Entered || e.Time.Sub(c.Time) > MaxLateness {
+			return string(c.Kind)
+		}
+	}
+	return ""
+}
+
+// ends reports whether a change ends the authority of an approval.
+func ends(c Change, r Review) bool {
+	switch c.Kind {
+	case AgentDisabled:
+		return c.Subject == r.Agent
+	case ApprovalRevoked:
+		return c.Subject == r.Suspension
+	case PolicyChanged:
+		return c.Value != r.Policy
+	case RiskChanged:
+		return c.Subject == r.Audience+"/"+r.Tool && c.Value != r.Risk
+	case CredentialRemoved:
+		return c.Subject == r.Approver
+	}
+	return false
+}
+
+// unverifiable names the dependencies that were down when the effect was made.
+func (h History) unverifiable(d Dispatch, e Effect) []Reason {
+	down := map[string]bool{}
+	for _, c := range h.Changes {
+		if c.Tick > e.Tick {
+			continue
+		}
+		switch c.Kind {
+		case DependencyDown:
+			down[c.Subject] = true
+		case DependencyUp:
+			delete(down, c.Subject)
+		}
+	}
+	var out []Reason
+	for _, dep := range slices.Sorted(maps.Keys(down)) {
+		out = append(out, Reason{Unverifiable, dep})
+	}
+	return out
+}
+
+// material reports whether a path counts: an argument that is marked so, or a
+// member of a reference that is.
+func material(t api.Tool, path string) bool {
+	for _, f := range t.Fields {
+		if path == "/"+f.Name {
+			return f.Material
+		}
+		if f.Reference != "" && len(path) > len(f.Name)+2 && path[:len(f.Name)+2] == "/"+f.Name+">" {
+			return f.Material
+		}
+	}
+	return false
+}

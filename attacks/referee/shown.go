@@ -1,0 +1,120 @@
+package referee
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"countersign/gateway/api"
+)
+
+// shows reports whether a view shows a value for what it is: some line with this
+// path reads as the value, in characters that a person sees and does not mistake
+// or in the notation ⟨U+XXXX⟩ of api.ViewField, and no line with this path reads
+// otherwise.
+//
+// This is written from the contract, not from the gateway's renderer: it decodes
+// what is shown and compares, where the renderer encodes.
+func shows(v api.View, path string, value json.RawMessage) bool {
+	shown := false
+	for _, f := range v.Fields {
+		if f.Path != path {
+			continue
+		}
+		if !reads(f.Text, value) {
+			return false
+		}
+		shown = true
+	}
+	return shown
+}
+
+func reads(text string, value json.RawMessage) bool {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		got, ok := decode(text)
+		return ok && got == s
+	}
+	var list []string
+	if len(value) > 0 && value[0] == '[' && json.Unmarshal(value, &list) == nil {
+		if len(list) == 0 {
+			return text == "⟨empty list⟩"
+		}
+		parts := strings.Split(text, ", ")
+		if len(parts) != len(list) {
+			return false
+		}
+		for i, p := range parts {
+			if got, ok := decode(p); !ok || got != list[i] {
+				return false
+			}
+		}
+		return true
+	}
+	return text == string(value)
+}
+
+// decode reads displayed text back. It fails on text that holds a character which
+// a reader could not see or could mistake.
+func decode(text string) (string, bool) {
+	if text == "⟨empty⟩" {
+		return "", true
+	}
+	var b, raw strings.Builder
+	for text != "" {
+		before, rest, marked := strings.Cut(text, "⟨")
+		b.WriteString(before)
+		raw.WriteString(before)
+		if !marked {
+			break
+		}
+		hex, after, ok := strings.Cut(rest, "⟩")
+		if !ok || !strings.HasPrefix(hex, "U+") {
+			return "", false
+		}
+		n, err := strconv.ParseUint(hex[2:], 16, 32)
+		if err != nil {
+			return "", false
+		}
+		b.WriteRune(rune(n))
+		raw.WriteByte('.')
+		text = after
+	}
+	return b.String(), legible(raw.String())
+}
+
+// legible reports whether every character is seen for what it is: printable
+// ASCII with single inner spaces, Latin letters with marks, currency signs, or
+// letters of one other script that stand alone.
+func legible(s string) bool {
+	if strings.Contains(s, "  ") || strings.TrimSpace(s) != s {
+		return false
+	}
+	latin, script := false, ""
+	for _, r := range s {
+		switch {
+		case r < 0x20 || r == 0x7F:
+			return false
+		case r < 0x80:
+			latin = latin || unicode.IsLetter(r)
+		case unicode.Is(unicode.Sc, r):
+		case unicode.Is(unicode.Latin, r) && r <= 0x17E && r != 0x131 && r != 0x138 && r != 0x149:
+			latin = true
+		case unicode.IsLetter(r):
+			name := ""
+			for n, table := range unicode.Scripts {
+				if n != "Common" && n != "Inherited" && unicode.Is(table, r) {
+					name = n
+				}
+			}
+			if name == "" || name == "Latin" || script != "" && script != name {
+				return false
+			}
+			script = name
+		default:
+			return false
+		}
+	}
+	return script == "" || !latin
+}

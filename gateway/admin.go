@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"countersign/gateway/api"
+	"countersign/modes"
+)
+
+// Admin implements api.Target.
+func (g *Gateway) Admin(ctx context.Context, auth api.Auth, e api.Event) error {
+	caller, err := g.authenticate(ctx, auth, api.RoleAdmin)
+	if err != nil {
+		return err
+	}
+	subject := e.Subject
+	if e.Kind == api.EventEnrol && e.Principal != nil {
+		subject = e.Principal.ID
+	}
+	if err := g.log(ctx, api.AuditEntry{Event: "admin:" + string(e.Kind) + ":" + subject, Principal: caller.ID}); err != nil && g.mode.Has(api.BindClosed) {
+		return fmt.Errorf("%w: the audit log cannot be written", api.ErrUnavailable)
+	}
+	switch e.Kind {
+	case api.EventEnrol:
+		return g.enrol(ctx, e.Principal)
+	case api.EventDisableAgent:
+		if _, err := g.registry.Principal(ctx, subject); err != nil {
+			return err
+		}
+		return once(create(ctx, g.registry.s, kindDisabled, subject, "", struct{}{}))
+	case api.EventRevoke:
+		sus, err := g.records.suspension(ctx, subject)
+		if err != nil {
+			return err
+		}
+		return once(create(ctx, g.records.s, kindRevocation, sus.Permit, "", struct{}{}))
+	case api.EventPolicyChange:
+		if e.Value == "" {
+			return fmt.Errorf("%w: a policy change names the new version", api.ErrInvalid)
+		}
+		return g.registry.changePolicy(ctx, func(p *modes.Policy) { p.Version = e.Value })
+	case api.EventRiskLabel:
+		if e.Value == "" || subject == "" {
+			return fmt.Errorf("%w: a risk label names the tool and the label", api.ErrInvalid)
+		}
+		return g.registry.changePolicy(ctx, func(p *modes.Policy) {
+			if p.Risk == nil {
+				p.Risk = map[string]string{}
+			}
+			p.Risk[subject] = e.Value
+		})
+	case api.EventRemoveCredential:
+		return g.removeCredentials(ctx, subject)
+	}
+	return fmt.Errorf("%w: there is no administrative event %q", api.ErrInvalid, e.Kind)
+}
+
+// once makes a repeated event harmless.
+func once[T any](_ T, err error) error {
+	if errors.Is(err, api.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+func (g *Gateway) enrol(ctx context.Context, p *api.Principal) error {
+	if p == nil {
+		return fmt.Errorf("%w: no principal is given", api.ErrInvalid)
+	}
+	if len(p.Key) > 0 && thumbprint(p.Key) == "" {
+		return fmt.Errorf("%w: the key of %q is not a public JWK", api.ErrInvalid, p.ID)
+	}
+	return g.registry.enrol(ctx, *p)
+}
+
+func (g *Gateway) removeCredentials(ctx context.Context, owner string) error {
+	rows, err := g.registry.s.Find(ctx, kindCredential, owner)
+	if err != nil {
+		return answered(err)
+	}
+	for _, row := range rows {
+		var c credentialRow
+		if err := json.Unmarshal(row.Body, &c); err != nil {
+			return err
+		}
+		c.Removed = true
+		if _, err := update(ctx, g.registry.s, row, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thumbprint is the RFC 7638 SHA-256 thumbprint of a public JWK, base64url;
+// empty for anything else.
+func thumbprint(jwk []byte) string {
+	var k jose.JSONWebKey
+	if len(jwk) == 0 || json.Unmarshal(jwk, &k) != nil || !k.Valid() || !k.IsPublic() {
+		return ""
+	}
+	t, err := k.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(t)
+}
+
+// BeginEnrolment implements api.Target.
+func (g *Gateway) BeginEnrolment(ctx context.Context, auth api.Auth) (json.RawMessage, error) {
+	caller, err := g.authenticate(ctx, auth, api.RolePerson)
+	if err != nil {
+		return nil, err
+	}
+	challenge := randomBytes(challengeBytes)
+	id := base64.RawURLEncoding.EncodeToString(challenge)
+	if _, err := create(ctx, g.registry.s, kindEnrolment, id, caller.ID, struct{}{}); err != nil {
+		return nil, err
+	}
+	return g.rp.CreationOptions(caller.ID, challenge)
+}
+
+// FinishEnrolment implements api.Target. The newest challenge of the caller
+// counts, once.
+func (g *Gateway) FinishEnrolment(ctx context.Context, auth api.Auth, response json.RawMessage) error {
+	caller, err := g.authenticate(ctx, auth, api.RolePerson)
+	if err != nil {
+		return err
+	}
+	rows, err := g.registry.s.Find(ctx, kindEnrolment, caller.ID)
+	if err != nil {
+		return answered(err)
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%w: no enrolment was begun", api.ErrConflict)
+	}
+	challenge, err := base64.RawURLEncoding.DecodeString(rows[0].ID)
+	if err != nil {
+		return fmt.Errorf("reading the enrolment of %s: %w", caller.ID, err)
+	}
+	cred, err := g.rp.VerifyRegistration(caller.ID, challenge, response)
+	if err != nil {
+		return fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	spent := rows[0]
+	spent.Key = caller.ID + "/spent"
+	if _, err := g.registry.s.Update(ctx, spent); err != nil {
+		return answered(err)
+	}
+	_, err = create(ctx, g.registry.s, kindCredential, credentialID(cred.ID), caller.ID, credentialRow{Credential: cred})
+	return err
+}
+
+// Audit implements api.Target.
+func (g *Gateway) Audit(ctx context.Context, auth api.Auth, after int64) ([]api.AuditEntry, error) {
+	if _, err := g.authenticate(ctx, auth, api.RoleAuditor); err != nil {
+		return nil, err
+	}
+	return g.audit.Read(ctx, after)
+}

@@ -1,0 +1,258 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"countersign/gateway/api"
+	"countersign/modes"
+)
+
+// Dispatch implements api.Target: verify every binding, consume once, execute,
+// record.
+func (g *Gateway) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (api.Outcome, error) {
+	caller, err := g.authenticate(ctx, auth, api.RoleAgent)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	if len(d.Siblings) > maxSiblings {
+		return api.Outcome{}, fmt.Errorf("%w: a dispatch carries at most %d siblings", api.ErrInvalid, maxSiblings)
+	}
+	calls := append([]api.Action{d.Action}, d.Siblings...)
+	for _, a := range calls {
+		if _, err := g.tool(a); err != nil {
+			return api.Outcome{}, err
+		}
+	}
+	outcome, err := g.dispatch(ctx, caller, auth, d.Action, d.Carried, d.RequestID, false)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	for i, a := range d.Siblings {
+		// A design that checks once a resume lets the rest of the step run with it.
+		covered := !g.mode.Has(api.BindPerCall) && outcome.Status == api.Executed
+		o, err := g.dispatch(ctx, caller, auth, a, d.Carried, fmt.Sprintf("%s/%d", d.RequestID, i+1), covered)
+		if err != nil {
+			return api.Outcome{}, err
+		}
+		outcome.Siblings = append(outcome.Siblings, o)
+	}
+	return outcome, nil
+}
+
+const maxSiblings = 32
+
+// dispatch handles one call. covered: the gate was asked for the resume already.
+func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.Auth, a api.Action, carried api.Carried, requestID string, covered bool) (api.Outcome, error) {
+	t, err := g.tool(a)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	s := g.situate(ctx, caller, auth, a, carried, t)
+	if covered || !g.gated(t.Tool, a) {
+		return g.send(ctx, s, requestID)
+	}
+	entry := api.AuditEntry{
+		Event: "dispatch", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest,
+		Policy: s.Policy.Version, RequestID: requestID,
+	}
+	s.AuditErr = g.log(ctx, entry)
+	refusals := modes.Verify(ctx, s)
+	outcome, err := g.decide(ctx, s, t, requestID, refusals)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	entry.Event, entry.Status, entry.Refusals = "outcome", outcome.Status, outcome.Refusals
+	entry.Permit, entry.Alert = permitDigest(s.Evidence.Envelope.Permit), alert(outcome)
+	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) && outcome.Status == api.Executed {
+		// The effect is made and its intent is logged; the missing line is what
+		// the comparison of log and ledger is for.
+		outcome.Refusals = append(outcome.Refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the outcome could not be logged"})
+	}
+	return outcome, nil
+}
+
+func alert(o api.Outcome) string {
+	for _, r := range o.Refusals {
+		switch {
+		case r.Binding == api.BindArgs && r.Code == "differs":
+			return "hash differs"
+		case r.Binding == api.BindAudience && r.Code == "differs":
+			return "audience mismatch"
+		case r.Binding == api.BindOnce && r.Code == "spent", r.Binding == api.BindSeen && r.Code == "seen":
+			return "presented after consumption"
+		}
+	}
+	if o.Status == api.Absorbed {
+		return "presented after consumption"
+	}
+	return ""
+}
+
+// decide turns the verdict of the checks into an outcome.
+func (g *Gateway) decide(ctx context.Context, s *modes.Situation, t toolRow, requestID string, refusals []api.Refusal) (api.Outcome, error) {
+	switch {
+	case len(refusals) == 0:
+		return g.consume(ctx, s, requestID)
+	case g.mode.Has(api.BindIdem) && only(refusals, modes.Standing()...) && spent(refusals):
+		return g.absorb(ctx, s, refusals)
+	case allWait(refusals):
+		return api.Outcome{Status: api.Held, Refusals: refusals}, nil
+	case asksAgain(refusals):
+		return g.reask(ctx, s, t, refusals)
+	}
+	return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
+}
+
+func only(refusals []api.Refusal, bs ...api.Binding) bool {
+	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool { return !slices.Contains(bs, r.Binding) })
+}
+
+func spent(refusals []api.Refusal) bool {
+	return slices.ContainsFunc(refusals, func(r api.Refusal) bool {
+		return r.Binding == api.BindOnce && r.Code == "spent" || r.Binding == api.BindSeen && r.Code == "seen"
+	})
+}
+
+func allWait(refusals []api.Refusal) bool {
+	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool {
+		return r.Code != modes.CodeUnavailable && r.Code != modes.CodeClock
+	})
+}
+
+// asksAgain: what was approved is not what it was, for a reason that a person
+// can judge anew.
+func asksAgain(refusals []api.Refusal) bool {
+	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool {
+		return !(r.Binding == api.BindRefs && (r.Code == "drift" || r.Code == "precondition") ||
+			r.Binding == api.BindOnline && (r.Code == "policy" || r.Code == "risk"))
+	})
+}
+
+func (g *Gateway) reask(ctx context.Context, s *modes.Situation, t toolRow, refusals []api.Refusal) (api.Outcome, error) {
+	if g.mode.Has(api.BindRefs) {
+		_, values, _, _ := g.read(s.Action, t.Tool)
+		s.Resolved, s.ResolveErr = g.resolve(ctx, t.Tool, values)
+	}
+	p, err := g.suspend(ctx, s, t)
+	if err != nil {
+		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
+	}
+	return api.Outcome{Status: api.Reasked, Refusals: refusals, Suspension: p.Suspension}, nil
+}
+
+// consume spends the approval and executes. Everything before it only read.
+func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID string) (api.Outcome, error) {
+	if err := g.reach(ctx, api.StepChecked); err != nil {
+		return api.Outcome{}, err
+	}
+	id := s.Evidence.Envelope.Permit
+	if g.mode.Has(api.BindSender) {
+		if !g.markProof(s.ProofID, s.Now) {
+			return refusedBy(api.BindSender, "proof_replayed", "the proof was used before"), nil
+		}
+	}
+	if g.mode.Has(api.BindSeen) {
+		g.mu.Lock()
+		g.seen[id] = true
+		g.mu.Unlock()
+	}
+	u := use{RequestID: requestID, State: useSending, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool}
+	if g.mode.Has(api.BindIdem) {
+		u.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, id)
+	}
+	tracked := g.mode.Bindings.Has(api.BindOnce) || g.mode.Has(api.BindIdem)
+	if tracked {
+		row, err := create(ctx, g.records.s, kindUse, joined(g.d.Issuer, s.Evidence.Envelope.Audience, id), u.Digest, u)
+		switch {
+		case errors.Is(err, api.ErrConflict) && g.mode.Has(api.BindOnce):
+			refusals := []api.Refusal{{Binding: api.BindOnce, Code: "spent", Detail: "the approval was spent meanwhile"}}
+			if g.mode.Has(api.BindIdem) {
+				return g.absorb(ctx, s, refusals)
+			}
+			return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
+		case errors.Is(err, api.ErrConflict):
+			// Without once an earlier use is no obstacle, but an ambiguous one is
+			// reconciled before anything is sent again.
+			if u, err = g.earlierUse(ctx, s); err != nil {
+				return heldBy(api.BindIdem, modes.CodeUnavailable, "the earlier send cannot be read"), nil
+			}
+			if u.State == useSending {
+				return g.reconcile(ctx, s, u, false)
+			}
+		case err != nil:
+			b := api.BindOnce
+			if !g.mode.Has(b) {
+				b = api.BindIdem
+			}
+			return heldBy(b, modes.CodeUnavailable, "the approval cannot be spent now"), nil
+		default:
+			u.row = row
+		}
+	}
+	s.StoreErr = g.records.ping(ctx)
+	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
+		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
+	}
+	if err := g.reach(ctx, api.StepConsumed); err != nil {
+		return api.Outcome{}, err
+	}
+	if late, refusals := g.late(ctx, s, u.At); late && len(refusals) > 0 {
+		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
+	}
+	return g.execute(ctx, s, requestID, u)
+}
+
+// late verifies standing authority again when the send starts later than the
+// bound after consumption.
+func (g *Gateway) late(ctx context.Context, s *modes.Situation, consumed timestamp) (bool, []api.Refusal) {
+	now, high, err := g.now()
+	if err == nil && now.Sub(consumed) <= SendBound && !now.Before(consumed) {
+		return false, nil
+	}
+	s.Now, s.HighWater, s.NowErr = now, high, err
+	s.Policy, s.PolicyErr = g.registry.policy(ctx)
+	var out []api.Refusal
+	for _, b := range []api.Binding{api.BindExpiry, api.BindOnline} {
+		if r, ok := modes.Recheck(s, b); !ok {
+			out = append(out, r)
+		}
+	}
+	return true, out
+}
+
+func refusedBy(b api.Binding, code, detail string) api.Outcome {
+	return api.Outcome{Status: api.Refused, Refusals: []api.Refusal{{Binding: b, Code: code, Detail: detail}}}
+}
+
+func heldBy(b api.Binding, code, detail string) api.Outcome {
+	return api.Outcome{Status: api.Held, Refusals: []api.Refusal{{Binding: b, Code: code, Detail: detail}}}
+}
+
+// resolve looks up every reference of the arguments, in the order of the tool's
+// fields.
+func (g *Gateway) resolve(ctx context.Context, t api.Tool, values fields) ([]api.Resolved, error) {
+	out := []api.Resolved{}
+	for _, f := range t.Fields {
+		v, ok := values[f.Name]
+		if !ok && f.Default != "" {
+			v, ok = jsonText(f.Default), true
+		}
+		if f.Reference == "" || !ok {
+			continue
+		}
+		var id string
+		if err := json.Unmarshal(v, &id); err != nil {
+			return nil, fmt.Errorf("%w: %s is not a reference", api.ErrInvalid, f.Name)
+		}
+		r, err := g.d.Directory.Resolve(ctx, f.Reference, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, api.Resolved{Path: "/" + f.Name, Kind: f.Reference, ID: id, Members: r.Members, Version: r.Version})
+	}
+	return out, nil
+}

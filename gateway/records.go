@@ -1,0 +1,338 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"countersign/gateway/api"
+	"countersign/gateway/store"
+	"countersign/modes"
+	"countersign/modes/passkey"
+)
+
+type jsonText = json.RawMessage
+
+// Kinds of rows.
+const (
+	kindSuspension = "suspension" // key: run, step, call
+	kindApproval   = "approval"   // id: permit; key: run. Created once: the decision.
+	kindWindow     = "window"     // id: permit; key: requester
+	kindRevocation = "revocation" // id: permit
+	kindUse        = "use"        // id: issuer, audience, permit; key: action digest. Created once: the consumption.
+
+	kindPrincipal  = "principal" // key: token digest
+	kindApprover   = "approver"  // key: tenant
+	kindDisabled   = "disabled"
+	kindCredential = "credential" // key: owner
+	kindEnrolment  = "enrolment"  // id: challenge; key: owner
+	kindPolicy     = "policy"
+)
+
+// joined makes one identifier of several without ambiguity.
+func joined(parts ...string) string {
+	b, _ := json.Marshal(parts) // strings always marshal
+	return string(b)
+}
+
+func get[T any](ctx context.Context, s store.Store, kind, id string) (v T, row store.Row, err error) {
+	row, err = s.Get(ctx, kind, id)
+	if err != nil {
+		return v, row, answered(err)
+	}
+	return v, row, json.Unmarshal(row.Body, &v)
+}
+
+// answered keeps what the store said and makes everything else unavailable.
+func answered(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrNotFound):
+		return api.ErrNotFound
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrStale):
+		return fmt.Errorf("%w: %w", api.ErrConflict, err)
+	}
+	return fmt.Errorf("%w: %w", api.ErrUnavailable, err)
+}
+
+func create(ctx context.Context, s store.Store, kind, id, key string, v any) (store.Row, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return store.Row{}, fmt.Errorf("storing a %s: %w", kind, err)
+	}
+	row, err := s.Create(ctx, store.Row{Kind: kind, ID: id, Key: key, Body: body})
+	return row, answered(err)
+}
+
+func update(ctx context.Context, s store.Store, row store.Row, v any) (store.Row, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return row, fmt.Errorf("storing a %s: %w", row.Kind, err)
+	}
+	row.Body = body
+	row, err = s.Update(ctx, row)
+	return row, answered(err)
+}
+
+// records is the approval store.
+type records struct{ s store.Store }
+
+var _ modes.Records = records{}
+
+// A suspension is one stop of one step of one run.
+type suspension struct {
+	ID         string     `json:"id"`
+	At         int64      `json:"at"`
+	Permit     string     `json:"permit"`
+	Agent      string     `json:"agent"`
+	Action     api.Action `json:"action"`
+	Envelope   []byte     `json:"envelope"`
+	View       api.View   `json:"view"`
+	Challenge  []byte     `json:"challenge,omitempty"`
+	ArgsDigest string     `json:"args_digest"`
+}
+
+func (r records) ping(ctx context.Context) error {
+	if _, err := r.s.Get(ctx, kindSuspension, "-"); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return answered(err)
+	}
+	return nil
+}
+
+func (r records) suspension(ctx context.Context, id string) (suspension, error) {
+	s, _, err := get[suspension](ctx, r.s, kindSuspension, id)
+	return s, err
+}
+
+func (r records) Approval(ctx context.Context, permit string) (modes.Approval, error) {
+	a, _, err := get[modes.Approval](ctx, r.s, kindApproval, permit)
+	return a, err
+}
+
+func (r records) ApprovalOfRun(ctx context.Context, run string) (modes.Approval, error) {
+	rows, err := r.s.Find(ctx, kindApproval, run)
+	if err != nil {
+		return modes.Approval{}, answered(err)
+	}
+	for _, row := range rows {
+		var a modes.Approval
+		if err := json.Unmarshal(row.Body, &a); err != nil {
+			return modes.Approval{}, err
+		}
+		if a.Verdict == api.Approve {
+			return a, nil
+		}
+	}
+	return modes.Approval{}, api.ErrNotFound
+}
+
+func (r records) Window(ctx context.Context, requester string) (modes.Approval, error) {
+	rows, err := r.s.Find(ctx, kindWindow, requester)
+	if err != nil {
+		return modes.Approval{}, answered(err)
+	}
+	if len(rows) == 0 {
+		return modes.Approval{}, api.ErrNotFound
+	}
+	return r.Approval(ctx, rows[0].ID)
+}
+
+func (r records) Latest(ctx context.Context, run, step, call string) (modes.Suspended, error) {
+	rows, err := r.s.Find(ctx, kindSuspension, joined(run, step, call))
+	if err != nil {
+		return modes.Suspended{}, answered(err)
+	}
+	if len(rows) == 0 {
+		return modes.Suspended{}, api.ErrNotFound
+	}
+	var latest struct {
+		ID     string `json:"id"`
+		At     int64  `json:"at"`
+		Permit string `json:"permit"`
+	}
+	err = json.Unmarshal(rows[0].Body, &latest)
+	return modes.Suspended(latest), err
+}
+
+func (r records) Spent(ctx context.Context, issuer, audience, permit string) (bool, error) {
+	return exists(ctx, r.s, kindUse, joined(issuer, audience, permit))
+}
+
+func (r records) Revoked(ctx context.Context, permit string) (bool, error) {
+	if permit == "" {
+		return false, nil
+	}
+	return exists(ctx, r.s, kindRevocation, permit)
+}
+
+func exists(ctx context.Context, s store.Store, kind, id string) (bool, error) {
+	_, err := s.Get(ctx, kind, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, answered(err)
+}
+
+// registry is the store of identities, credentials and policy.
+type registry struct{ s store.Store }
+
+var _ modes.Identities = registry{}
+
+func (r registry) enrol(ctx context.Context, p api.Principal) error {
+	switch {
+	case p.ID == "" || p.Token == "":
+		return fmt.Errorf("%w: a principal needs an id and a token", api.ErrInvalid)
+	case strings.ContainsFunc(p.ID, func(c rune) bool { return c < ' ' }):
+		return fmt.Errorf("%w: a principal's id holds a control character", api.ErrInvalid)
+	}
+	switch p.Role {
+	case api.RoleAgent, api.RolePerson, api.RoleAdmin, api.RoleAuditor:
+	default:
+		return fmt.Errorf("%w: there is no role %q", api.ErrInvalid, p.Role)
+	}
+	digest := tokenDigest(p.Token)
+	if other, err := r.s.Find(ctx, kindPrincipal, digest); err != nil {
+		return answered(err)
+	} else if len(other) > 0 {
+		return fmt.Errorf("%w: the token or the principal is enrolled already", api.ErrConflict)
+	}
+	p.Token = ""
+	if _, err := create(ctx, r.s, kindPrincipal, p.ID, digest, p); err != nil {
+		return err
+	}
+	if p.Approver && p.Role == api.RolePerson {
+		if _, err := create(ctx, r.s, kindApprover, p.ID, p.Tenant, struct{}{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r registry) byToken(ctx context.Context, token string) (api.Principal, error) {
+	if token == "" {
+		return api.Principal{}, api.ErrUnauthenticated
+	}
+	rows, err := r.s.Find(ctx, kindPrincipal, tokenDigest(token))
+	if err != nil {
+		return api.Principal{}, answered(err)
+	}
+	if len(rows) != 1 {
+		return api.Principal{}, api.ErrUnauthenticated
+	}
+	var p api.Principal
+	return p, json.Unmarshal(rows[0].Body, &p)
+}
+
+func (r registry) Principal(ctx context.Context, id string) (api.Principal, error) {
+	if id == "" {
+		return api.Principal{}, api.ErrNotFound
+	}
+	p, _, err := get[api.Principal](ctx, r.s, kindPrincipal, id)
+	return p, err
+}
+
+func (r registry) Disabled(ctx context.Context, agent string) (bool, error) {
+	if agent == "" {
+		return false, nil
+	}
+	return exists(ctx, r.s, kindDisabled, agent)
+}
+
+func (r registry) Approvers(ctx context.Context, tenant string) ([]string, error) {
+	rows, err := r.s.Find(ctx, kindApprover, tenant)
+	if err != nil {
+		return nil, answered(err)
+	}
+	ids := make([]string, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// A credentialRow keeps a removed credential as a row, so that its id cannot be
+// enrolled again.
+type credentialRow struct {
+	Credential passkey.Credential `json:"credential"`
+	Removed    bool               `json:"removed,omitempty"`
+}
+
+func credentialID(id []byte) string { return "c-" + base64.RawURLEncoding.EncodeToString(id) }
+
+func (r registry) credentialRows(ctx context.Context, owner string) (active, removed []passkey.Credential, err error) {
+	rows, err := r.s.Find(ctx, kindCredential, owner)
+	if err != nil {
+		return nil, nil, answered(err)
+	}
+	for _, row := range rows {
+		var c credentialRow
+		if err := json.Unmarshal(row.Body, &c); err != nil {
+			return nil, nil, err
+		}
+		if c.Removed {
+			removed = append(removed, c.Credential)
+		} else {
+			active = append(active, c.Credential)
+		}
+	}
+	return active, removed, nil
+}
+
+func (r registry) Credentials(ctx context.Context, owner string) ([]passkey.Credential, error) {
+	active, _, err := r.credentialRows(ctx, owner)
+	return active, err
+}
+
+func (r registry) Unenrolled(ctx context.Context, person string) (bool, error) {
+	if person == "" {
+		return false, nil
+	}
+	active, removed, err := r.credentialRows(ctx, person)
+	return len(active) == 0 && len(removed) > 0, err
+}
+
+func (r registry) Owner(ctx context.Context, id []byte) (string, error) {
+	c, _, err := get[credentialRow](ctx, r.s, kindCredential, credentialID(id))
+	return c.Credential.Owner, err
+}
+
+func (r registry) Credential(ctx context.Context, id []byte) (passkey.Credential, error) {
+	c, _, err := get[credentialRow](ctx, r.s, kindCredential, credentialID(id))
+	if err == nil && c.Removed {
+		err = api.ErrNotFound
+	}
+	return c.Credential, err
+}
+
+// firstPolicy is the version in force before any change.
+const firstPolicy = "policy-1"
+
+func (r registry) policy(ctx context.Context) (modes.Policy, error) {
+	p, _, err := get[modes.Policy](ctx, r.s, kindPolicy, "current")
+	if errors.Is(err, api.ErrNotFound) {
+		return modes.Policy{Version: firstPolicy}, nil
+	}
+	return p, err
+}
+
+func (r registry) changePolicy(ctx context.Context, change func(*modes.Policy)) error {
+	p, row, err := get[modes.Policy](ctx, r.s, kindPolicy, "current")
+	if errors.Is(err, api.ErrNotFound) {
+		p = modes.Policy{Version: firstPolicy}
+		change(&p)
+		_, err = create(ctx, r.s, kindPolicy, "current", "", p)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	change(&p)
+	_, err = update(ctx, r.s, row, p)
+	return err
+}

@@ -1,0 +1,364 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"countersign/gateway/api"
+	"countersign/gateway/canonical"
+	"countersign/modes"
+	"countersign/modes/passkey"
+)
+
+// Propose implements api.Target: resolve references, preview, render the view,
+// suspend.
+func (g *Gateway) Propose(ctx context.Context, auth api.Auth, a api.Action) (api.Pending, error) {
+	caller, err := g.authenticate(ctx, auth, api.RoleAgent)
+	if err != nil {
+		return api.Pending{}, err
+	}
+	t, err := g.tool(a)
+	if err != nil {
+		return api.Pending{}, err
+	}
+	if !g.gated(t.Tool, a) {
+		return api.Pending{State: api.StateExempt}, nil
+	}
+	s := g.situate(ctx, caller, auth, a, api.Carried{}, t)
+	if r, ok := modes.Recheck(s, api.BindStrict); !ok {
+		return api.Pending{}, &api.RefusedError{Refusals: []api.Refusal{r}}
+	}
+	s.AuditErr = g.log(ctx, api.AuditEntry{
+		Event: "propose", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest, Policy: s.Policy.Version,
+	})
+	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
+		return api.Pending{}, &api.RefusedError{Refusals: []api.Refusal{r}}
+	}
+	if s.ReadErr != nil {
+		return api.Pending{}, fmt.Errorf("%w: the arguments cannot be read: %w", api.ErrInvalid, s.ReadErr)
+	}
+	if g.mode.Covered(ctx, s) {
+		return api.Pending{State: api.StateGranted}, nil
+	}
+	if g.mode.Has(api.BindIdem) {
+		open, err := g.unreconciled(ctx, g.actionDigest(s))
+		if err != nil {
+			return api.Pending{}, err
+		}
+		if open {
+			return api.Pending{State: api.StateHeld}, nil
+		}
+	}
+	return g.suspend(ctx, s, t)
+}
+
+// suspend makes the envelope and the view, and stores the suspension.
+func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (api.Pending, error) {
+	if s.ResolveErr != nil {
+		return api.Pending{}, fmt.Errorf("resolving the references of %s/%s: %w", t.Audience, t.Name, s.ResolveErr)
+	}
+	at, err := g.records.s.Next(ctx, "suspended-at")
+	if err != nil {
+		return api.Pending{}, answered(err)
+	}
+	approvers, err := g.registry.Approvers(ctx, s.Caller.Tenant)
+	if err != nil {
+		return api.Pending{}, err
+	}
+	sus := suspension{
+		ID: fmt.Sprintf("s-%06d", at), At: at, Permit: hex.EncodeToString(randomBytes(16)),
+		Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest,
+	}
+	e := modes.Envelope{
+		Type: modes.EnvelopeType, Permit: sus.Permit, Decision: api.Approve, Issuer: g.d.Issuer, Tenant: s.Caller.Tenant,
+		Agent: s.Caller.ID, Requester: s.Caller.ActsFor, Run: s.Action.Run, Step: s.Action.Step, Call: s.Action.Call, SuspendedAt: at,
+		Audience: t.Audience, Tool: t.Name, ToolDigest: t.digest, Arguments: string(s.Canonical), ArgsDigest: s.ArgsDigest,
+		Resolved: s.Resolved, Policy: s.Policy.Version, Risk: s.Policy.Label(t.Tool), Approvers: approvers, Stage: 1,
+		AgentKey: thumbprint(s.Caller.Key), Guarantee: t.Guarantee, Uses: 1,
+	}
+	if s.NowErr == nil {
+		e.NotBefore, e.ExpiresAt = s.Now.Unix(), s.Now.Add(g.d.ApprovalTTL).Unix()
+	}
+	sus.View, err = g.render(ctx, s, t, e)
+	if err != nil {
+		return api.Pending{}, err
+	}
+	sus.View.Suspension = sus.ID
+	if g.mode.Has(api.BindRender) {
+		if sus.View.Digest, err = viewDigest(sus.View); err != nil {
+			return api.Pending{}, err
+		}
+		e.ViewDigest = sus.View.Digest
+	}
+	if sus.Envelope, err = e.Bound(g.mode).Text(); err != nil {
+		return api.Pending{}, fmt.Errorf("making the approval envelope: %w", err)
+	}
+	sus.Challenge = randomBytes(challengeBytes)
+	if g.mode.Has(api.BindChallenge) {
+		h := sha256.Sum256(sus.Envelope)
+		sus.Challenge = h[:]
+	}
+	if _, err := create(ctx, g.records.s, kindSuspension, sus.ID, joined(s.Action.Run, s.Action.Step, s.Action.Call), sus); err != nil {
+		return api.Pending{}, err
+	}
+	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil
+}
+
+// viewDigest is the SHA-256 of the canonical view without its digest and without
+// the assertion options, which hold the digest's own consequence.
+func viewDigest(v api.View) (string, error) {
+	v.Digest, v.Assertion = "", nil
+	text, err := canonical.Canonical(v)
+	if err != nil {
+		return "", fmt.Errorf("digesting the view: %w", err)
+	}
+	return canonical.Digest(text), nil
+}
+
+// Preview implements api.Target. It is a dry run because of the method called;
+// nothing in a request makes a call one.
+func (g *Gateway) Preview(ctx context.Context, auth api.Auth, a api.Action) (api.Values, error) {
+	caller, err := g.authenticate(ctx, auth, api.RoleAgent)
+	if err != nil {
+		return nil, err
+	}
+	t, err := g.tool(a)
+	if err != nil {
+		return nil, err
+	}
+	s := g.situate(ctx, caller, auth, a, api.Carried{}, t)
+	if r, ok := modes.Recheck(s, api.BindStrict); !ok {
+		return nil, &api.RefusedError{Refusals: []api.Refusal{r}}
+	}
+	return g.d.Provider.Preview(ctx, g.request(s, ""))
+}
+
+// View implements api.Target.
+func (g *Gateway) View(ctx context.Context, auth api.Auth, id string) (api.View, error) {
+	caller, err := g.authenticate(ctx, auth, api.RolePerson)
+	if err != nil {
+		return api.View{}, err
+	}
+	sus, err := g.records.suspension(ctx, id)
+	if err != nil {
+		return api.View{}, err
+	}
+	e, err := g.ownedBy(sus, caller)
+	if err != nil {
+		return api.View{}, err
+	}
+	v := sus.View
+	if g.mode.Has(api.BindAttest) || g.mode.Has(api.BindChallenge) {
+		var allowed []passkey.Credential
+		for _, approver := range e.Approvers {
+			creds, err := g.registry.Credentials(ctx, approver)
+			if err != nil {
+				return api.View{}, err
+			}
+			allowed = append(allowed, creds...)
+		}
+		if len(allowed) == 0 {
+			// Whether the caller may decide is the business of duties.
+			if allowed, err = g.registry.Credentials(ctx, caller.ID); err != nil {
+				return api.View{}, err
+			}
+		}
+		if len(allowed) == 0 {
+			return api.View{}, api.Refuse(api.BindAttest, "credential", "nobody who could decide this has a passkey")
+		}
+		if v.Assertion, err = g.rp.RequestOptions(sus.Challenge, allowed); err != nil {
+			return api.View{}, fmt.Errorf("asking for an assertion: %w", err)
+		}
+	}
+	return v, nil
+}
+
+// ownedBy opens a suspension for a caller of the same tenant. Another tenant's
+// suspension does not exist for it.
+func (g *Gateway) ownedBy(sus suspension, caller api.Principal) (modes.Envelope, error) {
+	var e modes.Envelope
+	if err := json.Unmarshal(sus.Envelope, &e); err != nil {
+		return e, fmt.Errorf("reading suspension %s: %w", sus.ID, err)
+	}
+	if e.Tenant != caller.Tenant {
+		return e, api.ErrNotFound
+	}
+	return e, nil
+}
+
+// Decide implements api.Target. Who decides is the owner of the asserting
+// credential where the design attests, and the authenticated caller otherwise.
+func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) error {
+	caller, err := g.authenticate(ctx, auth, api.RolePerson, api.RoleAgent)
+	if err != nil {
+		return err
+	}
+	if d.Verdict != api.Approve && d.Verdict != api.Decline {
+		return fmt.Errorf("%w: a decision is %q or %q", api.ErrInvalid, api.Approve, api.Decline)
+	}
+	sus, err := g.records.suspension(ctx, d.Suspension)
+	if err != nil {
+		return err
+	}
+	e, err := g.ownedBy(sus, caller)
+	if err != nil {
+		return err
+	}
+	a := modes.Approval{
+		ID: sus.Permit, Suspension: sus.ID, Verdict: d.Verdict, Approver: caller.ID,
+		EnvelopeText: sus.Envelope, Challenge: sus.Challenge, ViewDigest: sus.View.Digest, Assertion: slices.Clone(d.Assertion),
+	}
+	refusals, use, err := g.judgeDecision(ctx, &a, e, sus, d)
+	if err != nil {
+		return err
+	}
+	logErr := g.log(ctx, api.AuditEntry{
+		Event: "decide:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver, Audience: e.Audience, Tool: e.Tool,
+		ArgsDigest: sus.ArgsDigest, ViewDigest: sus.View.Digest, Policy: e.Policy, Refusals: refusals,
+	})
+	if logErr != nil && g.mode.Has(api.BindClosed) {
+		refusals = append(refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the audit log cannot be written"})
+	}
+	if len(refusals) > 0 {
+		return &api.RefusedError{Refusals: refusals}
+	}
+	if use != nil {
+		if err := use(); err != nil {
+			return err
+		}
+	}
+	if now, err := g.d.Clock.Now(); err == nil {
+		a.DecidedAt = now
+	}
+	// One row per permit: the second decision finds it there.
+	if _, err := create(ctx, g.records.s, kindApproval, a.ID, sus.Action.Run, a); err != nil {
+		if errors.Is(err, api.ErrConflict) {
+			return fmt.Errorf("%w: suspension %s is decided already", api.ErrConflict, sus.ID)
+		}
+		return err
+	}
+	if g.mode.Carrier == modes.CarryWindow && a.Verdict == api.Approve {
+		_, err = create(ctx, g.records.s, kindWindow, a.ID, e.Requester, struct{}{})
+	}
+	return err
+}
+
+// judgeDecision evaluates the bindings that speak about a decision. use, when
+// not nil, stores the authenticator's counter once everything has passed.
+func (g *Gateway) judgeDecision(ctx context.Context, a *modes.Approval, e modes.Envelope, sus suspension, d api.Decision) (out []api.Refusal, use func() error, err error) {
+	now, high, nowErr := g.now()
+	s := &modes.Situation{
+		Mode: g.mode, Action: sus.Action, Now: now, HighWater: high, NowErr: nowErr, Records: g.records, Identities: g.registry,
+		StoreErr: g.records.ping(ctx), Evidence: modes.Evidence{Envelope: e},
+	}
+	_, s.PolicyErr = g.registry.policy(ctx)
+	if a.Verdict == api.Decline {
+		// Saying no needs no passkey, and it is never too late for it.
+		return nil, nil, nil
+	}
+	if g.mode.Has(api.BindAttest) {
+		var r api.Refusal
+		r, use, err = g.judgeAssertion(ctx, a, sus, d.Assertion)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Code != "" {
+			out = append(out, r)
+		}
+	}
+	if g.mode.Has(api.BindDuties) {
+		if code, detail := modes.Duties(s, a.Approver, e.Agent, e.Requester, e.Tenant); code != "" {
+			out = append(out, api.Refusal{Binding: api.BindDuties, Code: code, Detail: detail})
+		}
+	}
+	for _, b := range []api.Binding{api.BindSuspension, api.BindExpiry, api.BindClosed} {
+		if r, ok := modes.Recheck(s, b); !ok {
+			out = append(out, r)
+		}
+	}
+	return out, use, nil
+}
+
+func (g *Gateway) judgeAssertion(ctx context.Context, a *modes.Approval, sus suspension, response json.RawMessage) (api.Refusal, func() error, error) {
+	refusal := func(code, detail string) (api.Refusal, func() error, error) {
+		return api.Refusal{Binding: api.BindAttest, Code: code, Detail: detail}, nil, nil
+	}
+	if len(response) == 0 {
+		return refusal("absent", "a decision needs an assertion by an approver's passkey")
+	}
+	id, err := modes.UnverifiedCredentialID(response)
+	if err != nil {
+		return refusal(string(passkey.CodeMalformed), "the assertion cannot be read")
+	}
+	cred, err := g.registry.Credential(ctx, id)
+	switch {
+	case errors.Is(err, api.ErrNotFound):
+		return refusal(string(passkey.CodeCredential), "the asserting credential is not enrolled")
+	case err != nil:
+		return api.Refusal{}, nil, err
+	}
+	verified, err := g.rp.VerifyAssertion(passkey.Assertion{
+		Response: response, Challenge: sus.Challenge, Credentials: []passkey.Credential{cred}, CheckCounter: true,
+	})
+	if err != nil {
+		var pe *passkey.Error
+		if errors.As(err, &pe) {
+			return refusal(string(pe.Code), pe.Detail)
+		}
+		return api.Refusal{}, nil, err
+	}
+	a.Approver = cred.Owner
+	return api.Refusal{}, func() error {
+		row, rev, err := get[credentialRow](ctx, g.registry.s, kindCredential, credentialID(id))
+		if err != nil {
+			return err
+		}
+		if row.Credential.SignCount != cred.SignCount {
+			return fmt.Errorf("%w: the passkey was used elsewhere meanwhile", api.ErrConflict)
+		}
+		row.Credential.SignCount = verified.SignCount
+		_, err = update(ctx, g.registry.s, rev, row)
+		return err
+	}, nil
+}
+
+// Status implements api.Target.
+func (g *Gateway) Status(ctx context.Context, auth api.Auth, id string) (api.SuspensionStatus, error) {
+	caller, err := g.authenticate(ctx, auth, api.RoleAgent)
+	if err != nil {
+		return api.SuspensionStatus{}, err
+	}
+	sus, err := g.records.suspension(ctx, id)
+	if err != nil {
+		return api.SuspensionStatus{}, err
+	}
+	if sus.Agent != caller.ID {
+		return api.SuspensionStatus{}, api.ErrNotFound
+	}
+	a, err := g.records.Approval(ctx, sus.Permit)
+	switch {
+	case errors.Is(err, api.ErrNotFound):
+		return api.SuspensionStatus{Suspension: id}, nil
+	case err != nil:
+		return api.SuspensionStatus{}, err
+	case a.Verdict != api.Approve:
+		return api.SuspensionStatus{Suspension: id, Decided: true, Verdict: a.Verdict}, nil
+	}
+	carried, err := modes.Issue(g.mode, g.keys, a)
+	if err != nil {
+		return api.SuspensionStatus{}, err
+	}
+	return api.SuspensionStatus{Suspension: id, Decided: true, Verdict: a.Verdict, Carried: carried}, nil
+}
+
+// permitDigest stands for a permit id in the log: the id itself is a secret
+// until it is spent.
+func permitDigest(id string) string {
+	h := sha256.Sum256([]byte("countersign/permit/v1\x00" + id))
+	return hex.EncodeToString(h[:8])
+}

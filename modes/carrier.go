@@ -1,0 +1,214 @@
+package modes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"countersign/gateway/api"
+)
+
+// A CarrierName says how an approval travels from the decision to the dispatch.
+type CarrierName string
+
+const (
+	CarryNothing CarrierName = "nothing" // no approval at all
+	CarryFlag    CarrierName = "flag"    // a boolean in the resume body
+	CarryGrant   CarrierName = "grant"   // nothing travels: the store is asked for the run
+	CarryTicket  CarrierName = "ticket"  // an approval id
+	CarryJWT     CarrierName = "jwt"     // a signed permit with registered claims
+	CarryWindow  CarrierName = "window"  // nothing travels: the store is asked for an open window
+	CarryMAC     CarrierName = "mac"     // a permit under a shared secret
+	CarryDerived CarrierName = "derived" // nothing travels: recomputed from the suspension
+	CarryBound   CarrierName = "bound"   // id, signed envelope and assertion
+)
+
+// A carrier issues what is transported and finds the evidence for a dispatch.
+// Find is honest about what it was given: members taken from the request stay
+// unverified until a check has passed.
+type carrier interface {
+	Issue(k *Keys, a Approval, e Envelope) (api.Carried, error)
+	Find(s *Situation) Evidence
+}
+
+var carriers = map[CarrierName]carrier{
+	CarryNothing: nothing{},
+	CarryFlag:    flag{},
+	CarryGrant: stored{func(s *Situation) (Approval, error) {
+		return s.Records.ApprovalOfRun(s.context(), s.Action.Run)
+	}},
+	CarryWindow: stored{func(s *Situation) (Approval, error) {
+		return s.Records.Window(s.context(), s.Caller.ActsFor)
+	}},
+	CarryDerived: stored{func(s *Situation) (Approval, error) {
+		latest, err := s.Records.Latest(s.context(), s.Action.Run, s.Action.Step, s.Action.Call)
+		if err != nil {
+			return Approval{}, err
+		}
+		return s.Records.Approval(s.context(), latest.Permit)
+	}},
+	CarryTicket: ticket{},
+	CarryJWT:    permit{issue: (*Keys).issueJWT},
+	CarryMAC:    permit{issue: (*Keys).issueMAC},
+	CarryBound:  bound{},
+}
+
+// Issue makes what the mode transports for an approval.
+func Issue(m Mode, k *Keys, a Approval) (api.Carried, error) {
+	c, ok := carriers[m.Carrier]
+	if !ok {
+		return api.Carried{}, fmt.Errorf("issuing for mode %q: no carrier %q", m.ID, m.Carrier)
+	}
+	e, err := ParseEnvelope(a.EnvelopeText)
+	if err != nil {
+		return api.Carried{}, fmt.Errorf("issuing for mode %s: %w", m.ID, err)
+	}
+	return c.Issue(k, a, e)
+}
+
+// Covered reports whether earlier authority already covers a proposal, so that
+// nobody is asked: an approved run, an open window. Other designs always ask.
+func (m Mode) Covered(ctx context.Context, s *Situation) bool {
+	if m.Carrier != CarryGrant && m.Carrier != CarryWindow {
+		return false
+	}
+	return len(Verify(ctx, s)) == 0
+}
+
+var errNotApproved = fmt.Errorf("not approved: %w", api.ErrNotFound)
+
+// fromStore turns a stored approval into evidence.
+func fromStore(a Approval, err error) Evidence {
+	if err != nil {
+		return Evidence{RecordErr: err}
+	}
+	if a.Verdict != api.Approve {
+		return Evidence{RecordErr: errNotApproved}
+	}
+	var e Envelope
+	if err := json.Unmarshal(a.EnvelopeText, &e); err != nil {
+		return Evidence{RecordErr: err}
+	}
+	return Evidence{
+		Envelope: e, Text: a.EnvelopeText, Approver: a.Approver,
+		Assertion: a.Assertion, Challenge: a.Challenge, ViewDigest: a.ViewDigest,
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Issue(*Keys, Approval, Envelope) (api.Carried, error) { return api.Carried{}, nil }
+func (nothing) Find(*Situation) Evidence                             { return Evidence{RecordErr: api.ErrNotFound} }
+
+// flag: the worker is told yes, and says so when it resumes.
+type flag struct{}
+
+func (flag) Issue(_ *Keys, a Approval, _ Envelope) (api.Carried, error) {
+	return api.Carried{Approved: a.Verdict == api.Approve}, nil
+}
+func (flag) Find(*Situation) Evidence { return Evidence{RecordErr: api.ErrNotFound} }
+
+// stored: nothing is transported; the approval is looked up by what the request is.
+type stored struct {
+	find func(*Situation) (Approval, error)
+}
+
+func (stored) Issue(*Keys, Approval, Envelope) (api.Carried, error) { return api.Carried{}, nil }
+
+func (c stored) Find(s *Situation) Evidence {
+	if !s.Mode.Has(api.BindRecord) {
+		return Evidence{RecordErr: api.ErrNotFound}
+	}
+	return fromStore(c.find(s))
+}
+
+// ticket: the id of the approval is transported and looked up.
+type ticket struct{}
+
+func (ticket) Issue(_ *Keys, a Approval, _ Envelope) (api.Carried, error) {
+	return api.Carried{Approval: a.ID}, nil
+}
+
+func (ticket) Find(s *Situation) Evidence {
+	if !s.Mode.Has(api.BindRecord) {
+		return Evidence{Envelope: Envelope{Permit: s.Carried.Approval}, RecordErr: api.ErrNotFound}
+	}
+	if s.Carried.Approval == "" {
+		return Evidence{RecordErr: api.ErrNotFound}
+	}
+	return fromStore(s.Records.Approval(s.context(), s.Carried.Approval))
+}
+
+// permit: a token carries its own claims.
+type permit struct {
+	issue func(*Keys, Approval, Envelope) (string, error)
+}
+
+func (c permit) Issue(k *Keys, a Approval, e Envelope) (api.Carried, error) {
+	p, err := c.issue(k, a, e)
+	return api.Carried{Permit: p}, err
+}
+
+func (c permit) Find(s *Situation) Evidence {
+	var cl claims
+	if payload, err := UnverifiedPayload(s.Carried.Permit); err != nil || json.Unmarshal(payload, &cl) != nil {
+		return Evidence{RecordErr: api.ErrNotFound}
+	}
+	e := Envelope{
+		Permit: cl.ID, Issuer: cl.Issuer, Agent: cl.Subject, Audience: cl.Audience, Tool: cl.Tool, Call: cl.Call,
+		ArgsDigest: cl.Args, NotBefore: cl.NotBefore, ExpiresAt: cl.Expiry,
+	}
+	if cl.Confirm != nil {
+		e.AgentKey = cl.Confirm.Thumbprint
+	}
+	return Evidence{Envelope: e, RecordErr: api.ErrNotFound}
+}
+
+// bound: the approval id, the signed envelope and the assertion are transported.
+// The store's own copy counts where the mode reads the record; otherwise the
+// envelope is the one carried, worth as much as the checks make it.
+type bound struct{}
+
+func (bound) Issue(k *Keys, a Approval, _ Envelope) (api.Carried, error) {
+	p, err := k.signES256(a.EnvelopeText, permitType)
+	return api.Carried{Approval: a.ID, Permit: p, Assertion: a.Assertion}, err
+}
+
+func (bound) Find(s *Situation) Evidence {
+	if s.Mode.Has(api.BindRecord) {
+		if s.Carried.Approval == "" {
+			return Evidence{RecordErr: api.ErrNotFound}
+		}
+		out := fromStore(s.Records.Approval(s.context(), s.Carried.Approval))
+		out.Presented, _ = UnverifiedPayload(s.Carried.Permit)
+		return out
+	}
+	out := Evidence{Assertion: s.Carried.Assertion, RecordErr: api.ErrNotFound}
+	payload, err := UnverifiedPayload(s.Carried.Permit)
+	if err != nil {
+		return out
+	}
+	e, err := ParseEnvelope(payload)
+	if err != nil || e.Type != EnvelopeType || e.Decision != api.Approve {
+		return out
+	}
+	out.Envelope, out.Text, out.Presented = e, payload, payload
+	if id, err := UnverifiedCredentialID(out.Assertion); err == nil {
+		owner, err := s.Identities.Owner(s.context(), id)
+		switch {
+		case err == nil:
+			out.Approver = owner
+		case !errors.Is(err, api.ErrNotFound):
+			out.RecordErr = err
+		}
+	}
+	return out
+}
+
+func (s *Situation) context() context.Context {
+	if s.ctx == nil {
+		return context.Background()
+	}
+	return s.ctx
+}

@@ -1,0 +1,436 @@
+package modes
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"countersign/gateway/api"
+	"countersign/modes/passkey"
+)
+
+// A check enforces one binding at the enforcement point. It returns an empty
+// code when the binding holds. It reads only; it cannot see other checks. What
+// it needs and does not have makes it refuse.
+//
+// Four bindings act elsewhere: render where the view is made (its check here
+// holds the envelope against the view that was kept), mediated and steer where the gateway
+// decides what is consequential, percall where it decides how often to verify,
+// idem where it sends.
+var checks = []struct {
+	binding api.Binding
+	check   func(s *Situation) (code, detail string)
+}{
+	{api.BindArgs, checkArgs},
+	{api.BindRefs, checkRefs},
+	{api.BindRender, checkRender},
+	{api.BindStrict, checkStrict},
+	{api.BindRecord, checkRecord},
+	{api.BindSigned, checkSigned},
+	{api.BindSender, checkSender},
+	{api.BindAttest, checkAttest},
+	{api.BindChallenge, checkChallenge},
+	{api.BindAgent, checkAgent},
+	{api.BindDuties, checkDuties},
+	{api.BindAudience, checkAudience},
+	{api.BindConnector, checkConnector},
+	{api.BindRun, checkRun},
+	{api.BindCall, checkCall},
+	{api.BindSuspension, checkSuspension},
+	{api.BindExpiry, checkExpiry},
+	{api.BindOnline, checkOnline},
+	{api.BindSeen, checkSeen},
+	{api.BindOnce, checkOnce},
+	{api.BindClosed, checkClosed},
+}
+
+func checkArgs(s *Situation) (string, string) {
+	switch {
+	case s.ReadErr != nil:
+		return "unreadable", s.ReadErr.Error()
+	case s.Evidence.Envelope.ArgsDigest == "":
+		return "absent", "the approval names no arguments"
+	case s.ArgsDigest != s.Evidence.Envelope.ArgsDigest:
+		return "differs", "the arguments are not those that were approved"
+	}
+	return "", ""
+}
+
+func checkRefs(s *Situation) (string, string) {
+	if s.ResolveErr != nil {
+		if unavailable(s.ResolveErr) {
+			return CodeUnavailable, "references cannot be resolved now"
+		}
+		return "drift", "a reference does not exist any more"
+	}
+	if !sameResolved(s.Resolved, s.Evidence.Envelope.Resolved) {
+		return "drift", "a reference means something else than at review"
+	}
+	return "", ""
+}
+
+func sameResolved(a, b []api.Resolved) bool {
+	return slices.EqualFunc(a, b, func(x, y api.Resolved) bool {
+		if x.Path != y.Path || x.Kind != y.Kind || x.ID != y.ID || x.Version != y.Version || len(x.Members) != len(y.Members) {
+			return false
+		}
+		for k, v := range x.Members {
+			w, ok := y.Members[k]
+			if !ok || !bytes.Equal(v, w) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func checkRender(s *Situation) (string, string) {
+	switch d := s.Evidence.Envelope.ViewDigest; {
+	case d == "":
+		return "absent", "the approval names no view"
+	case s.Evidence.ViewDigest != "" && d != s.Evidence.ViewDigest:
+		return "differs", "the approval is for another view than the one kept"
+	}
+	return "", ""
+}
+
+func checkStrict(s *Situation) (string, string) {
+	if s.StrictErr != nil {
+		return strictCode(s.StrictErr), s.StrictErr.Error()
+	}
+	return "", ""
+}
+
+func checkRecord(s *Situation) (string, string) {
+	err := s.Evidence.RecordErr
+	switch {
+	case err == nil:
+		return "", ""
+	case unavailable(err) && !errors.Is(err, errNotApproved):
+		return CodeUnavailable, "the approval store does not answer"
+	}
+	return "no_approval", "the approval store holds no approval for this"
+}
+
+func checkSigned(s *Situation) (string, string) {
+	payload, err := s.Keys.verifyPermit(s.Mode.Carrier, s.Carried.Permit)
+	if err != nil {
+		return permitCode(err), err.Error()
+	}
+	if s.Evidence.Text != nil && !bytes.Equal(payload, s.Evidence.Text) {
+		return "differs", "the permit is not the one that belongs to the approval"
+	}
+	if s.Evidence.Envelope.Issuer != s.Keys.Issuer {
+		return "issuer", "the permit has another issuer"
+	}
+	return "", ""
+}
+
+func checkSender(s *Situation) (string, string) {
+	if s.NowErr != nil {
+		return CodeClock, "a proof's age cannot be told without a clock"
+	}
+	p, err := VerifyProof(s.Proof, s.Method, s.URI, s.Carried.Permit, s.Now)
+	switch {
+	case err != nil:
+		return "proof", err.Error()
+	case s.SeenProof(p.ID):
+		return "proof_replayed", "the proof was used before"
+	case s.Evidence.Envelope.AgentKey == "":
+		return "absent", "the approval names no key"
+	case p.Thumbprint != s.Evidence.Envelope.AgentKey:
+		return "key", "the presenter does not hold the key the approval names"
+	}
+	s.ProofID = p.ID
+	return "", ""
+}
+
+func checkAttest(s *Situation) (string, string) {
+	if len(s.Evidence.Assertion) == 0 {
+		return "absent", "there is no assertion by an approver"
+	}
+	creds, err := assertingCredentials(s)
+	if err != nil {
+		if unavailable(err) {
+			return CodeUnavailable, "the register of credentials does not answer"
+		}
+		return "credential", "the asserting credential is not enrolled"
+	}
+	// What was signed is the business of the challenge binding; without it, the
+	// challenge is the random one that the store remembers, if it does. The
+	// counter was compared and stored when the decision was made.
+	_, err = s.RP.VerifyAssertion(passkey.Assertion{
+		Response: s.Evidence.Assertion, Credentials: creds, Challenge: s.Evidence.Challenge,
+		AnyChallenge: s.Mode.Has(api.BindChallenge) || len(s.Evidence.Challenge) == 0,
+	})
+	return passkeyRefusal(err)
+}
+
+func assertingCredentials(s *Situation) ([]passkey.Credential, error) {
+	if s.Evidence.Approver != "" {
+		creds, err := s.Identities.Credentials(s.ctx, s.Evidence.Approver)
+		if err == nil && len(creds) == 0 {
+			err = api.ErrNotFound
+		}
+		return creds, err
+	}
+	id, err := UnverifiedCredentialID(s.Evidence.Assertion)
+	if err != nil {
+		return nil, api.ErrNotFound
+	}
+	c, err := s.Identities.Credential(s.ctx, id)
+	return []passkey.Credential{c}, err
+}
+
+func passkeyRefusal(err error) (string, string) {
+	if err == nil {
+		return "", ""
+	}
+	var e *passkey.Error
+	if errors.As(err, &e) {
+		return string(e.Code), e.Detail
+	}
+	return "malformed", err.Error()
+}
+
+func checkChallenge(s *Situation) (string, string) {
+	if len(s.Evidence.Assertion) == 0 || s.Evidence.Text == nil {
+		return "absent", "there is no assertion over an envelope"
+	}
+	_, got, err := unverifiedAssertion(s.Evidence.Assertion)
+	if err != nil {
+		return "malformed", "the assertion cannot be read"
+	}
+	for _, text := range [][]byte{s.Evidence.Text, s.Evidence.Presented} {
+		if want := sha256.Sum256(text); !bytes.Equal(got, want[:]) {
+			return "differs", "the passkey did not sign this envelope"
+		}
+	}
+	return "", ""
+}
+
+// UnverifiedCredentialID reads the credential id of an assertion, to look the
+// credential up; the assertion is not verified.
+func UnverifiedCredentialID(response []byte) ([]byte, error) {
+	id, _, err := unverifiedAssertion(response)
+	return id, err
+}
+
+// unverifiedAssertion reads the credential id and the challenge of an assertion
+// without verifying anything.
+func unverifiedAssertion(response []byte) (id, challenge []byte, err error) {
+	var a struct {
+		RawID    base64url `json:"rawId"`
+		Response struct {
+			ClientDataJSON base64url `json:"clientDataJSON"`
+		} `json:"response"`
+	}
+	if err := json.Unmarshal(response, &a); err != nil {
+		return nil, nil, err
+	}
+	var cd struct {
+		Challenge base64url `json:"challenge"`
+	}
+	if err := json.Unmarshal(a.Response.ClientDataJSON, &cd); err != nil {
+		return nil, nil, err
+	}
+	return a.RawID, cd.Challenge, nil
+}
+
+func checkAgent(s *Situation) (string, string) {
+	switch {
+	case s.Evidence.Envelope.Agent == "":
+		return "absent", "the approval names no agent"
+	case s.Evidence.Envelope.Agent != s.Caller.ID:
+		return "differs", "the caller is not the agent that asked"
+	}
+	return "", ""
+}
+
+func checkDuties(s *Situation) (string, string) {
+	e := s.Evidence.Envelope
+	return Duties(s, s.Evidence.Approver, e.Agent, e.Requester, e.Tenant)
+}
+
+// Duties decides whether approver may approve what agent asks on behalf of
+// requester (segregation of duties: NIST SP 800-53 AC-5). It returns an empty
+// code when it may.
+func Duties(s *Situation, approver, agent, requester, tenant string) (string, string) {
+	eligible, err := s.Identities.Approvers(s.context(), tenant)
+	if err != nil {
+		return CodeUnavailable, "the set of approvers cannot be read"
+	}
+	if len(eligible) == 0 {
+		return "no_approvers", "nobody may approve for this tenant"
+	}
+	p, err := s.Identities.Principal(s.context(), approver)
+	if err != nil {
+		return "unknown", "the approver's identity cannot be established"
+	}
+	switch {
+	case approver == agent:
+		return "self", "the agent decided its own request"
+	case approver == requester:
+		return "requester", "the requester decided its own request"
+	case p.ActsFor != "" && (p.ActsFor == requester || p.ActsFor == agent):
+		return "delegate", "the approver is a delegate of the requester"
+	case !slices.Contains(eligible, approver):
+		return "not_eligible", "the approver is not in the set of approvers"
+	}
+	return "", ""
+}
+
+func checkAudience(s *Situation) (string, string) {
+	switch e := s.Evidence.Envelope; {
+	case e.Audience == "":
+		return "absent", "the approval names no audience"
+	case e.Audience != s.Action.Audience:
+		return "differs", "the approval is for another service"
+	case e.Tenant != "" && e.Tenant != s.Caller.Tenant:
+		return "tenant", "the approval is for another tenant"
+	}
+	return "", ""
+}
+
+func checkConnector(s *Situation) (string, string) {
+	switch e := s.Evidence.Envelope; {
+	case e.Tool == "":
+		return "absent", "the approval names no tool"
+	case e.Tool != s.Action.Tool:
+		return "differs", "the approval is for another tool"
+	case e.ToolDigest != "" && e.ToolDigest != s.ToolDigest:
+		return "schema", "the tool is not described as it was at review"
+	}
+	return "", ""
+}
+
+func checkRun(s *Situation) (string, string) {
+	switch e := s.Evidence.Envelope; {
+	case e.Run == "":
+		return "absent", "the approval names no run"
+	case e.Run != s.Action.Run:
+		return "differs", "the approval is for another run"
+	}
+	return "", ""
+}
+
+func checkCall(s *Situation) (string, string) {
+	switch e := s.Evidence.Envelope; {
+	case e.Call == "":
+		return "absent", "the approval names no call"
+	case e.Call != s.Action.Call:
+		return "differs", "the approval is for another call"
+	}
+	return "", ""
+}
+
+func checkSuspension(s *Situation) (string, string) {
+	latest, err := s.Records.Latest(s.context(), s.Action.Run, s.Action.Step, s.Action.Call)
+	switch {
+	case unavailable(err):
+		return CodeUnavailable, "suspensions cannot be read now"
+	case err != nil:
+		return "none", "this call was never suspended"
+	case s.Evidence.Envelope.SuspendedAt == 0:
+		return "absent", "the approval names no suspension"
+	case s.Evidence.Envelope.SuspendedAt != latest.At:
+		return "differs", "the approval is for another suspension of this call"
+	}
+	return "", ""
+}
+
+func checkExpiry(s *Situation) (string, string) {
+	e := s.Evidence.Envelope
+	switch {
+	case s.NowErr != nil:
+		return CodeClock, "the time is not known"
+	case s.Now.Before(s.HighWater):
+		return CodeClock, "the clock ran back"
+	case e.ExpiresAt == 0:
+		return "absent", "the approval has no end"
+	case s.Now.Before(time.Unix(e.NotBefore, 0)):
+		return "not_yet", "the approval is not valid yet"
+	case !s.Now.Before(time.Unix(e.ExpiresAt, 0)):
+		return "expired", "the approval has expired"
+	}
+	return "", ""
+}
+
+func checkOnline(s *Situation) (string, string) {
+	e := s.Evidence.Envelope
+	if s.PolicyErr != nil {
+		return CodeUnavailable, "the policy cannot be read now"
+	}
+	for _, agent := range []string{e.Agent, s.Caller.ID} {
+		off, err := s.Identities.Disabled(s.context(), agent)
+		switch {
+		case err != nil:
+			return CodeUnavailable, "the register of agents cannot be read now"
+		case off:
+			return "agent_disabled", "the agent was disabled"
+		}
+	}
+	revoked, err := s.Records.Revoked(s.context(), e.Permit)
+	switch {
+	case err != nil:
+		return CodeUnavailable, "withdrawals cannot be read now"
+	case revoked:
+		return "revoked", "the approval was withdrawn"
+	}
+	gone, err := s.Identities.Unenrolled(s.context(), s.Evidence.Approver)
+	switch {
+	case err != nil:
+		return CodeUnavailable, "the register of credentials cannot be read now"
+	case gone:
+		return "approver_removed", "the approver is not enrolled any more"
+	}
+	switch {
+	case e.Policy != s.Policy.Version:
+		return "policy", "the policy changed since the approval"
+	case e.Risk != s.Policy.Label(s.Tool):
+		return "risk", "the risk label changed since the approval"
+	}
+	return "", ""
+}
+
+func checkSeen(s *Situation) (string, string) {
+	switch id := s.Evidence.Envelope.Permit; {
+	case id == "":
+		return "absent", "the approval has no identifier"
+	case s.Seen(id):
+		return "seen", "the approval was presented before"
+	}
+	return "", ""
+}
+
+func checkOnce(s *Situation) (string, string) {
+	e := s.Evidence.Envelope
+	if e.Permit == "" {
+		return "absent", "the approval has no identifier"
+	}
+	spent, err := s.Records.Spent(s.context(), s.Keys.Issuer, e.Audience, e.Permit)
+	switch {
+	case err != nil:
+		return CodeUnavailable, "spent approvals cannot be read now"
+	case spent:
+		return "spent", "the approval is spent"
+	}
+	return "", ""
+}
+
+func checkClosed(s *Situation) (string, string) {
+	switch {
+	case s.StoreErr != nil:
+		return CodeUnavailable, "the approval store does not answer"
+	case s.PolicyErr != nil:
+		return CodeUnavailable, "the policy does not answer"
+	case s.AuditErr != nil:
+		return CodeUnavailable, "the audit log cannot be written"
+	case s.NowErr != nil:
+		return CodeUnavailable, "the clock does not answer"
+	}
+	return "", ""
+}

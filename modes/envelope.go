@@ -1,0 +1,127 @@
+package modes
+
+import (
+	"encoding/json"
+	"time"
+
+	"countersign/gateway/api"
+	"countersign/gateway/canonical"
+)
+
+// EnvelopeType separates the digest of an approval envelope from that of
+// anything else that might be signed.
+const EnvelopeType = "countersign/approval/v1"
+
+// An Envelope is everything an approval is tied to. Its RFC 8785 form is what
+// the permit carries, and the SHA-256 of that form is the WebAuthn challenge of
+// the reference design. Members that JWT defines carry the JWT names.
+type Envelope struct {
+	Type        string      `json:"type"`
+	Permit      string      `json:"jti"` // 128 random bits in hex
+	Decision    api.Verdict `json:"decision"`
+	Issuer      string      `json:"iss"`
+	Tenant      string      `json:"tenant"`
+	Agent       string      `json:"sub"`
+	Requester   string      `json:"requester"`
+	Run         string      `json:"run"`
+	Step        string      `json:"step"`
+	Call        string      `json:"call"`
+	SuspendedAt int64       `json:"suspended_at"`
+	Audience    string      `json:"aud"`
+	Tool        string      `json:"tool"`
+	ToolDigest  string      `json:"tool_sha256"` // over the canonical tool row
+	// Arguments is the canonical JSON text, as a string so that it stays that text.
+	Arguments  string         `json:"arguments"`
+	ArgsDigest string         `json:"args_sha256"`
+	Resolved   []api.Resolved `json:"resolved"`
+	Policy     string         `json:"policy"`
+	Risk       string         `json:"risk"`
+	Approvers  []string       `json:"approvers"` // eligible, sorted
+	Stage      int            `json:"stage"`
+	AgentKey   string         `json:"jkt"` // RFC 7638 thumbprint, base64url
+	Guarantee  api.Guarantee  `json:"guarantee"`
+	Uses       int            `json:"uses"`
+	NotBefore  int64          `json:"nbf"` // Unix seconds
+	ExpiresAt  int64          `json:"exp"` // Unix seconds
+	ViewDigest string         `json:"view_sha256"`
+}
+
+// Bound returns the envelope with the members that the mode binds, and without
+// those that it would carry and never compare.
+func (e Envelope) Bound(m Mode) Envelope {
+	if !m.Has(api.BindArgs) {
+		e.Arguments, e.ArgsDigest = "", ""
+	}
+	if !m.Has(api.BindRefs) {
+		e.Resolved = nil
+	}
+	if !m.Has(api.BindAudience) {
+		e.Audience = ""
+	}
+	if !m.Has(api.BindConnector) {
+		e.Tool, e.ToolDigest = "", ""
+	}
+	if !m.Has(api.BindRun) {
+		e.Run = ""
+	}
+	if !m.Has(api.BindCall) {
+		e.Call = ""
+	}
+	if !m.Has(api.BindSuspension) {
+		e.SuspendedAt = 0
+	}
+	if !m.Has(api.BindExpiry) {
+		e.NotBefore, e.ExpiresAt = 0, 0
+	}
+	if !m.Has(api.BindOnline) {
+		e.Policy, e.Risk = "", ""
+	}
+	if !m.Has(api.BindSender) {
+		e.AgentKey = ""
+	}
+	return e
+}
+
+// Text returns the canonical form.
+func (e Envelope) Text() ([]byte, error) { return canonical.Canonical(e) }
+
+// ParseEnvelope reads an envelope from the payload of a permit. Unknown members
+// and a second reading of the text are refused.
+func ParseEnvelope(text []byte) (Envelope, error) {
+	var e Envelope
+	if _, err := canonical.StrictJSON(text); err != nil {
+		return Envelope{}, err
+	}
+	if err := decodeExact(text, &e); err != nil {
+		return Envelope{}, err
+	}
+	return e, nil
+}
+
+// An Approval is the durable record of a decision.
+type Approval struct {
+	ID           string          `json:"id"` // the permit id
+	Suspension   string          `json:"suspension"`
+	Verdict      api.Verdict     `json:"verdict"`
+	Approver     string          `json:"approver"`
+	DecidedAt    time.Time       `json:"decided_at"`
+	EnvelopeText []byte          `json:"envelope"` // canonical
+	Challenge    []byte          `json:"challenge,omitempty"`
+	Assertion    json.RawMessage `json:"assertion,omitempty"`
+	ViewDigest   string          `json:"view_digest,omitempty"`
+}
+
+// A Policy is the version of the rules in force and the risk labels that differ
+// from the tool table.
+type Policy struct {
+	Version string            `json:"version"`
+	Risk    map[string]string `json:"risk,omitempty"` // audience/tool → label
+}
+
+// Label returns the risk label of a tool under the policy.
+func (p Policy) Label(t api.Tool) string {
+	if l, ok := p.Risk[t.Audience+"/"+t.Name]; ok {
+		return l
+	}
+	return t.Risk
+}

@@ -1,0 +1,208 @@
+package modes
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"countersign/gateway/api"
+)
+
+// Keys are the gateway's signing keys. Sibling services of one platform often
+// share them, which is why a permit has to name its audience.
+type Keys struct {
+	Issuer string
+	public *ecdsa.PublicKey
+	secret []byte
+	es256  map[jose.ContentType]jose.Signer // by typ
+	hs256  jose.Signer
+}
+
+const (
+	permitType = "countersign+jwt" // typ of a bound permit, so that no other token passes for one
+	jwtType    = "JWT"
+	keyID      = "gateway-1"
+)
+
+// NewKeys makes fresh keys for an issuer.
+func NewKeys(issuer string) (*Keys, error) {
+	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the gateway's keys: %w", err)
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("making the gateway's keys: %w", err)
+	}
+	return KeysFrom(issuer, priv, secret)
+}
+
+// KeysFrom uses existing keys: an ES256 private key and a secret of at least 32 bytes.
+func KeysFrom(issuer string, priv *ecdsa.PrivateKey, secret []byte) (*Keys, error) {
+	switch {
+	case issuer == "":
+		return nil, errors.New("gateway keys: the issuer is empty")
+	case priv == nil || priv.Curve != elliptic.P256():
+		return nil, errors.New("gateway keys: the signing key is not on P-256")
+	case len(secret) < 32:
+		return nil, errors.New("gateway keys: the secret is shorter than 32 bytes (RFC 7518 section 3.2)")
+	}
+	k := &Keys{Issuer: issuer, public: &priv.PublicKey, secret: secret, es256: map[jose.ContentType]jose.Signer{}}
+	for _, typ := range []jose.ContentType{permitType, jwtType} {
+		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: priv}, signerOptions(typ))
+		if err != nil {
+			return nil, fmt.Errorf("gateway keys: %w", err)
+		}
+		k.es256[typ] = s
+	}
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: secret}, signerOptions(jwtType))
+	if err != nil {
+		return nil, fmt.Errorf("gateway keys: %w", err)
+	}
+	k.hs256 = s
+	return k, nil
+}
+
+func signerOptions(typ jose.ContentType) *jose.SignerOptions {
+	return (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", keyID)
+}
+
+// claims are the members of the permits of M4, M5 and M7.
+type claims struct {
+	Issuer    string   `json:"iss"`
+	Subject   string   `json:"sub"` // the agent
+	Audience  string   `json:"aud,omitempty"`
+	NotBefore int64    `json:"nbf"`
+	Expiry    int64    `json:"exp"`
+	ID        string   `json:"jti,omitempty"`
+	Confirm   *confirm `json:"cnf,omitempty"`         // RFC 7800
+	Call      string   `json:"call,omitempty"`        // M7
+	Tool      string   `json:"tool,omitempty"`        // M7
+	Args      string   `json:"args_sha256,omitempty"` // M7
+}
+
+type confirm struct {
+	Thumbprint string `json:"jkt"` // RFC 9449 section 6
+}
+
+func (k *Keys) issueJWT(_ Approval, e Envelope) (string, error) {
+	c := claims{Issuer: e.Issuer, Subject: e.Agent, Audience: e.Audience, NotBefore: e.NotBefore, Expiry: e.ExpiresAt, ID: e.Permit}
+	if e.AgentKey != "" {
+		c.Confirm = &confirm{e.AgentKey}
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("issuing a permit: %w", err)
+	}
+	return k.signES256(text, jwtType)
+}
+
+func (k *Keys) issueMAC(_ Approval, e Envelope) (string, error) {
+	text, err := json.Marshal(claims{
+		Issuer: e.Issuer, Subject: e.Agent, NotBefore: e.NotBefore, Expiry: e.ExpiresAt,
+		Call: e.Call, Tool: e.Tool, Args: e.ArgsDigest,
+	})
+	if err != nil {
+		return "", fmt.Errorf("issuing a permit: %w", err)
+	}
+	return compact(k.hs256.Sign(text))
+}
+
+func (k *Keys) signES256(payload []byte, typ jose.ContentType) (string, error) {
+	return compact(k.es256[typ].Sign(payload))
+}
+
+func compact(j *jose.JSONWebSignature, err error) (string, error) {
+	if err != nil {
+		return "", fmt.Errorf("issuing a permit: %w", err)
+	}
+	return j.CompactSerialize()
+}
+
+var (
+	errNoPermit  = errors.New("no permit is carried")
+	errAlgorithm = errors.New("the permit is not a JWS under the expected algorithm, key and type")
+	errSignature = errors.New("the permit's signature does not verify")
+)
+
+func permitCode(err error) string {
+	switch {
+	case errors.Is(err, errNoPermit):
+		return "absent"
+	case errors.Is(err, errAlgorithm):
+		return "alg"
+	}
+	return "signature"
+}
+
+// verifyPermit returns the payload of a permit whose algorithm, key, type and
+// signature are the ones that the carrier uses (RFC 8725 section 3.1).
+func (k *Keys) verifyPermit(c CarrierName, text string) ([]byte, error) {
+	if text == "" {
+		return nil, errNoPermit
+	}
+	alg, typ, key := jose.ES256, string(jwtType), any(k.public)
+	switch c {
+	case CarryMAC:
+		alg, key = jose.HS256, k.secret
+	case CarryBound:
+		typ = permitType
+	}
+	j, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{alg})
+	if err != nil {
+		return nil, errAlgorithm
+	}
+	h := j.Signatures[0].Protected
+	if h.KeyID != keyID || h.ExtraHeaders[jose.HeaderType] != typ {
+		return nil, errAlgorithm
+	}
+	payload, err := j.Verify(key)
+	if err != nil {
+		return nil, errSignature
+	}
+	return payload, nil
+}
+
+// UnverifiedPayload returns the payload of a compact JWS without verifying
+// anything.
+func UnverifiedPayload(text string) ([]byte, error) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("%w: not a compact JWS", api.ErrInvalid)
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(parts[1])
+	if err != nil {
+		return nil, fmt.Errorf("%w: a permit's payload is not base64url", api.ErrInvalid)
+	}
+	return b, nil
+}
+
+// base64url is a JSON string in unpadded base64url.
+type base64url []byte
+
+func (b *base64url) UnmarshalJSON(text []byte) error {
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	out, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
+	*b = out
+	return err
+}
+
+func decodeExact(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	return nil
+}
