@@ -86,7 +86,11 @@ func editAssertion(assertion json.RawMessage, permit string) (json.RawMessage, e
 		return nil, fmt.Errorf("editing an assertion: %w", err)
 	}
 	digest := sha256.Sum256(payload)
-	client["challenge"] = quoted(base64.RawURLEncoding.EncodeToString(digest[:]))
+	challenge := quoted(base64.RawURLEncoding.EncodeToString(digest[:]))
+	if bytes.Equal(client["challenge"], challenge) {
+		return assertion, nil // it is for this permit already
+	}
+	client["challenge"] = challenge
 	if text, err = json.Marshal(client); err != nil {
 		return nil, fmt.Errorf("editing an assertion: %w", err)
 	}

@@ -376,7 +376,9 @@ func TestServe(t *testing.T) {
 		}
 	})
 	t.Run("no handler", func(t *testing.T) {
-		if err := Serve(context.Background(), listen(), nil); err == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		stop()
+		if err := Serve(ctx, listen(), nil); err == nil {
 			t.Error("no error")
 		}
 	})
