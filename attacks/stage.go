@@ -50,11 +50,19 @@ type Call struct {
 	Agent       *Agent
 	Action      api.Action
 	Want        oracles.Want
+	Intent      *oracles.Intent // what the person wants, where that is not Want alone
 	State       api.PendingState
 	Suspension  string
 	SuspendedAt int64
 
 	proposed time.Time
+}
+
+func (c *Call) intent() oracles.Intent {
+	if c.Intent != nil {
+		return *c.Intent
+	}
+	return oracles.Intent{Wants: []oracles.Want{c.Want}}
 }
 
 // In returns a copy of the call in another place of the agent's work.
@@ -145,27 +153,32 @@ func (t trueClock) Now() (time.Time, error) { return t.c.now, nil }
 
 // NewStage deploys a target and prepares its world.
 func NewStage(ctx context.Context, deploy api.Factory, sc *scenarios.Scenario, seed uint64, oracle oracles.Approver) (*Stage, error) {
-	s, err := deployStage(ctx, deploy, sc, seed, oracle)
+	s, err := deployStage(ctx, deploy, settingOf(sc), oracle)
 	if err != nil {
 		return nil, err
 	}
+	s.Scenario, s.Seed = sc, seed
 	return s, s.enrolCast()
 }
 
-func deployStage(ctx context.Context, deploy api.Factory, sc *scenarios.Scenario, seed uint64, oracle oracles.Approver) (*Stage, error) {
+// settingOf is the part of a scenario that the provider is made of.
+func settingOf(sc *scenarios.Scenario) provider.Config {
+	return provider.Config{Tools: sc.ToolTable(), Records: sc.Records, Reader: provider.Reader(sc.Reader)}
+}
+
+func deployStage(ctx context.Context, deploy api.Factory, setting provider.Config, oracle oracles.Approver) (*Stage, error) {
 	s := &Stage{
-		Scenario: sc, Seed: seed, ctx: ctx, oracle: oracle, clock: &clock{now: Start}, policy: firstPolicy,
+		ctx: ctx, oracle: oracle, clock: &clock{now: Start}, policy: firstPolicy,
 		agents: map[string]*Agent{}, persons: map[string]*Person{}, labels: map[string]string{}, newest: map[string]string{},
 	}
-	tools := sc.ToolTable()
-	world, err := provider.New(provider.Config{
-		Tools: tools, Records: sc.Records, Reader: provider.Reader(sc.Reader), Clock: trueClock{s.clock},
-		Delay: func(_ context.Context, d time.Duration) { s.clock.now = s.clock.now.Add(d) },
-	})
+	setting.Clock = trueClock{s.clock}
+	setting.Delay = func(_ context.Context, d time.Duration) { s.clock.now = s.clock.now.Add(d) }
+	world, err := provider.New(setting)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the provider of %s: %w", sc.ID, err)
+		return nil, fmt.Errorf("preparing the provider: %w", err)
 	}
 	s.world = world
+	tools := setting.Tools
 	s.History = referee.History{Tools: tools, People: people()}
 	bench, err := deploy(ctx, api.Deployment{
 		Issuer: issuer, Tools: tools, Provider: watched{world, s}, Directory: world, Clock: s.clock, ApprovalTTL: ApprovalTTL,
@@ -346,7 +359,7 @@ func (s *Stage) ReviewBy(c *Call, id string) {
 	if err != nil {
 		s.refused(err)
 	}
-	reading := s.oracle.Decide(view, oracles.Intent{Wants: []oracles.Want{c.Want}})
+	reading := s.oracle.Decide(view, c.intent())
 	s.Prompts++
 	s.Characters += reading.Characters
 	d := api.Decision{Suspension: c.Suspension, Verdict: reading.Verdict}
@@ -667,7 +680,7 @@ func textOf(v json.RawMessage) string {
 
 // ClaimsOf deploys a target and returns the bindings it claims.
 func ClaimsOf(ctx context.Context, deploy api.Factory, sc *scenarios.Scenario) ([]api.Binding, error) {
-	s, err := deployStage(ctx, deploy, sc, 0, nil)
+	s, err := deployStage(ctx, deploy, settingOf(sc), nil)
 	if err != nil {
 		return nil, err
 	}
