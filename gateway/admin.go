@@ -118,6 +118,12 @@ func (g *Gateway) BeginEnrolment(ctx context.Context, auth api.Auth) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
+	if creds, err := g.registry.Credentials(ctx, caller.ID); err != nil {
+		return nil, err
+	} else if len(creds) > 0 {
+		// A stolen token alone must not add a passkey beside the owner's.
+		return nil, fmt.Errorf("%w: %s has a passkey; an administrator removes it before another is enrolled", api.ErrForbidden, caller.ID)
+	}
 	challenge := randomBytes(challengeBytes)
 	id := base64.RawURLEncoding.EncodeToString(challenge)
 	if _, err := create(ctx, g.registry.s, kindEnrolment, id, caller.ID, struct{}{}); err != nil {

@@ -155,11 +155,6 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 			return refusedBy(api.BindSender, "proof_replayed", "the proof was used before"), nil
 		}
 	}
-	if g.mode.Has(api.BindSeen) {
-		g.mu.Lock()
-		g.seen[id] = true
-		g.mu.Unlock()
-	}
 	u := use{RequestID: requestID, State: useSending, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool}
 	if g.mode.Has(api.BindIdem) {
 		u.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, id)
@@ -193,6 +188,11 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 			u.row = row
 		}
 	}
+	if g.mode.Has(api.BindSeen) { // after the spend, so that a held call can still proceed
+		g.mu.Lock()
+		g.seen[id] = true
+		g.mu.Unlock()
+	}
 	s.StoreErr = g.records.ping(ctx)
 	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
 		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
@@ -200,20 +200,18 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 	if err := g.reach(ctx, api.StepConsumed); err != nil {
 		return api.Outcome{}, err
 	}
-	if late, refusals := g.late(ctx, s, u.At); late && len(refusals) > 0 {
+	if refusals := g.standing(ctx, s); len(refusals) > 0 {
+		g.record(ctx, &u, api.ProviderResult{}, api.ErrNotSent)
 		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
 	}
 	return g.execute(ctx, s, requestID, u)
 }
 
-// late verifies standing authority again when the send starts later than the
-// bound after consumption.
-func (g *Gateway) late(ctx context.Context, s *modes.Situation, consumed timestamp) (bool, []api.Refusal) {
-	now, high, err := g.now()
-	if err == nil && now.Sub(consumed) <= SendBound && !now.Before(consumed) {
-		return false, nil
-	}
-	s.Now, s.HighWater, s.NowErr = now, high, err
+// standing verifies again, after consumption and right before a send, that
+// authority holds: it must hold at the instant of consumption, and what ended it
+// between the checks and that instant, or before a late send, is seen here.
+func (g *Gateway) standing(ctx context.Context, s *modes.Situation) []api.Refusal {
+	s.Now, s.HighWater, s.NowErr = g.now()
 	s.Policy, s.PolicyErr = g.registry.policy(ctx)
 	var out []api.Refusal
 	for _, b := range []api.Binding{api.BindExpiry, api.BindOnline} {
@@ -221,7 +219,7 @@ func (g *Gateway) late(ctx context.Context, s *modes.Situation, consumed timesta
 			out = append(out, r)
 		}
 	}
-	return true, out
+	return out
 }
 
 func refusedBy(b api.Binding, code, detail string) api.Outcome {

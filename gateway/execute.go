@@ -200,7 +200,7 @@ func (g *Gateway) reconcile(ctx context.Context, s *modes.Situation, u use, owne
 	if err != nil || !owner && now.Sub(u.At) < SendLease {
 		return heldBy(api.BindIdem, "in_progress", "the call may still be on its way"), nil
 	}
-	if late, refusals := g.late(ctx, s, u.At); late && len(refusals) > 0 {
+	if refusals := g.standing(ctx, s); len(refusals) > 0 {
 		return api.Outcome{Status: api.Held, Refusals: refusals}, nil
 	}
 	// Taking the send over is a compare-and-set, so that only one instance does.

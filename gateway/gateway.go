@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// SendBound is how long after consumption a send may start without verifying
-	// expiry and online again.
-	SendBound = 5 * time.Second
 	// SendLease is how long the instance that consumed an approval owns the send;
 	// until then nobody else sends again. It is longer than any provider time-out.
 	SendLease = 2 * time.Minute

@@ -209,6 +209,9 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	if err != nil {
 		return err
 	}
+	if d.Verdict == api.Decline && caller.Role == api.RoleAgent && caller.ID != sus.Agent {
+		return fmt.Errorf("%w: an agent may withdraw its own request and no other", api.ErrForbidden)
+	}
 	a := modes.Approval{
 		ID: sus.Permit, Suspension: sus.ID, Verdict: d.Verdict, Approver: caller.ID,
 		EnvelopeText: sus.Envelope, Challenge: sus.Challenge, ViewDigest: sus.View.Digest, Assertion: slices.Clone(d.Assertion),
