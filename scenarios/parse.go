@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,6 +59,7 @@ func Parse(name string, text []byte) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scenario %s: %w", name, err)
 	}
+	s.digest = fmt.Sprintf("%x", sha256.Sum256(text))
 	return s, nil
 }
 

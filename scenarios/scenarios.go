@@ -66,7 +66,12 @@ type Scenario struct {
 	free      []string
 	hostile   map[Role]json.RawMessage
 	drift     map[string]json.RawMessage
+	digest    string
 }
+
+// Digest is the SHA-256 of the scenario's file, in hex. Results name what they
+// were measured on by it.
+func (s *Scenario) Digest() string { return s.digest }
 
 // Tool returns a tool at the scenario's own audience.
 func (s *Scenario) Tool(name string) (api.Tool, bool) {
