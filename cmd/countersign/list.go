@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"countersign/attacks"
+	"countersign/attacks/harness"
+	"countersign/gateway/api"
+	"countersign/modes"
+	"countersign/results"
+	"countersign/results/export"
+)
+
+// listing is how modes and attacks are printed.
+type listing struct{ json, markdown bool }
+
+func (l *listing) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&l.json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&l.markdown, "markdown", false, "print Markdown, as in the documentation")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
+}
+
+// A modeRow is a mode as JSON.
+type modeRow struct {
+	ID         string        `json:"id"`
+	Name       string        `json:"name"`
+	Title      string        `json:"title"`
+	ModelledOn string        `json:"modelled_on"`
+	Carrier    string        `json:"carrier"`
+	Bindings   []api.Binding `json:"bindings"`
+	Note       string        `json:"note,omitempty"`
+}
+
+func newModes() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   "modes [MODE…]",
+		Short: "List the approval designs and their bindings",
+		Long: `Modes lists the control M0 and the nine approval designs: what each models, how
+its approval travels, and which bindings it checks. It also describes ablations,
+such as M9-args, the reference design without the binding args.`,
+		Example: `  countersign modes
+  countersign modes M9-args-once
+  countersign modes --markdown    the grid of modes and bindings`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all := modes.All()
+			if len(args) > 0 {
+				all = nil
+			}
+			for _, id := range args {
+				m, err := modes.Get(id)
+				if err != nil {
+					return hint(err, "countersign modes lists them with their bindings")
+				}
+				all = append(all, m)
+			}
+			w := cmd.OutOrStdout()
+			switch {
+			case l.json:
+				rows := []modeRow{}
+				for _, m := range all {
+					rows = append(rows, modeRow{m.ID, m.Name, m.Title, m.ModelledOn, string(m.Carrier), append([]api.Binding{}, m.Bindings.List()...), m.Note})
+				}
+				return printJSON(w, rows)
+			case l.markdown:
+				return modeGrid(all).Markdown(w)
+			}
+			return modeTable(all).Text(w)
+		},
+	}
+	l.flags(cmd)
+	return cmd
+}
+
+// modeGrid crosses bindings with modes.
+func modeGrid(all []modes.Mode) export.Table {
+	t := export.Table{Name: "modes", Title: "Bindings of each mode", Names: 1, Header: []string{"binding"}}
+	for _, m := range all {
+		t.Header = append(t.Header, m.ID+" "+m.Name)
+	}
+	for _, b := range api.Bindings() {
+		row := []string{string(b)}
+		for _, m := range all {
+			mark := ""
+			switch {
+			case m.Bindings[b]:
+				mark = "x"
+			case m.Has(b):
+				mark = "(x)"
+			}
+			row = append(row, mark)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	for _, m := range all {
+		text := fmt.Sprintf("%s %s: %s. Modelled on %s.", m.ID, m.Name, m.Title, m.ModelledOn)
+		if m.Note != "" {
+			text += " It " + m.Note + "."
+		}
+		t.Notes = append(t.Notes, text)
+	}
+	t.Notes = append(t.Notes, "(x): implied by a stronger binding of the mode.")
+	return t
+}
+
+func modeTable(all []modes.Mode) export.Table {
+	t := export.Table{Name: "modes", Title: "Approval designs", Names: 4, Fold: 60, Header: []string{"id", "name", "carried as", "bindings"}}
+	for _, m := range all {
+		bindings := strings.Join(bindingNames(m.Bindings.List()), " ")
+		switch len(m.Bindings.List()) {
+		case 0:
+			bindings = "-"
+		case len(api.Bindings()):
+			bindings = fmt.Sprintf("all %d", len(api.Bindings()))
+		}
+		t.Rows = append(t.Rows, []string{m.ID, m.Name, string(m.Carrier), bindings})
+		t.Notes = append(t.Notes, fmt.Sprintf("%s %s: %s; modelled on %s.", m.ID, m.Name, m.Title, m.ModelledOn))
+	}
+	return t
+}
+
+func bindingNames(bs []api.Binding) []string {
+	return ids(bs, func(b api.Binding) string { return string(b) })
+}
+
+func newAttacks() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   "attacks [AB…]",
+		Short: "List the attacks, what stops them, and their benign twins",
+		Long: `Attacks lists the families AB1 to AB12 with their variants: the condition over
+bindings that stops each, the capabilities the adversary uses, and the source it
+is taken from. A benign twin is the same kind of flow, honest throughout: a gate
+that refuses everything fails its twins.`,
+		Example: `  countersign attacks AB4
+  countersign attacks --json | jq '.[].variants[].name'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plan := harness.Plan{Families: attacks.All()}
+			if len(args) > 0 {
+				var err error
+				if plan.Families, err = selectFamilies(args); err != nil {
+					return err
+				}
+			}
+			all, w := plan.Catalogue().Attacks, cmd.OutOrStdout()
+			print := export.Table.Text
+			switch {
+			case l.json:
+				return printJSON(w, all)
+			case l.markdown:
+				print = export.Table.Markdown
+			}
+			for i, a := range all {
+				if i > 0 {
+					if _, err := fmt.Fprintln(w); err != nil {
+						return err
+					}
+				}
+				if err := print(attackTable(a), w); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	l.flags(cmd)
+	return cmd
+}
+
+func attackTable(a results.AttackInfo) export.Table {
+	t := export.Table{
+		Name: a.ID, Title: fmt.Sprintf("%s %s (main binding: %s)", a.ID, a.Title, a.MainBinding), Names: 5, Fold: 36,
+		Header: []string{"variant", "kind", "stopped by", "uses", "source"},
+	}
+	for _, v := range a.Variants {
+		t.Rows = append(t.Rows, []string{v.Name, string(v.Kind), orDash(v.Condition), orDash(strings.Join(v.Capabilities, ", ")), orDash(strings.Join(v.References, "; "))})
+		t.Notes = append(t.Notes, v.Name+": "+v.Summary+".")
+	}
+	return t
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print version, commit and the Go version of this build",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m := results.NewManifest(nil, 0, time.Time{})
+			state := "clean"
+			if m.Dirty {
+				state = "changed or unknown"
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "countersign %s\ncommit %s (tree: %s)\n%s %s/%s\n", m.Module, m.Commit, state, m.GoVersion, m.OS, m.Arch)
+			return err
+		},
+	}
+}

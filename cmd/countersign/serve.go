@@ -1,0 +1,355 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"countersign/audit"
+	"countersign/gateway"
+	"countersign/gateway/api"
+	"countersign/gateway/httpapi"
+	"countersign/gateway/store"
+	"countersign/modes"
+	"countersign/results"
+	"countersign/scenarios/provider"
+)
+
+const (
+	// issuer is the gateway's name in permits, at the host that its DPoP addresses
+	// have, wherever it listens.
+	issuer = "https://gateway.example"
+
+	adminEnv   = "COUNTERSIGN_ADMIN_TOKEN"
+	auditorEnv = "COUNTERSIGN_AUDITOR_TOKEN"
+
+	// shutdownGrace is how long calls in progress may take after a signal.
+	shutdownGrace = 10 * time.Second
+)
+
+// wallClock is the real time, for servers.
+type wallClock struct{}
+
+func (wallClock) Now() (time.Time, error) { return time.Now().UTC(), nil }
+
+// listener opens a TCP port. There is no TLS, so an address that others can reach
+// is refused unless the caller insists.
+func listener(address string, insecure bool, why string) (net.Listener, error) {
+	addr, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %q: want HOST:PORT, such as 127.0.0.1:8800: %w", address, err)
+	}
+	if !addr.IP.IsLoopback() && !insecure {
+		return nil, hint(fmt.Errorf("--listen %q: %s, so only a loopback address is served", address, why),
+			"use 127.0.0.1, or say --insecure-listen if the network is yours alone")
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return nil, hint(fmt.Errorf("listening: %w", err), "choose another port with --listen; port 0 takes a free one")
+	}
+	return l, nil
+}
+
+func newProvider() *cobra.Command {
+	var id, listen string
+	var insecure bool
+	cmd := &cobra.Command{
+		Use:   "provider",
+		Short: "Serve a scenario's provider over HTTP",
+		Long: `Provider serves the fixture service of a scenario: the effects a gateway guards,
+the reference data behind them, and a ledger. GET /v1/ledger, PUT /v1/records and
+POST /v1/faults are the lab's side and have no access control. Everything is in
+memory and ends with the process.`,
+		Example: `  countersign provider --scenario payments
+  curl http://127.0.0.1:8801/v1/ledger`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			sc, err := scenario(id)
+			if err != nil {
+				return err
+			}
+			w, err := provider.New(provider.Config{Tools: sc.ToolTable(), Records: sc.Records, Reader: provider.Reader(sc.Reader), Clock: wallClock{}})
+			if err != nil {
+				return err
+			}
+			l, err := listener(listen, insecure, "the ledger and the faults have no access control")
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "provider of scenario %s on http://%s\n", sc.ID, l.Addr()); err != nil {
+				return errors.Join(err, l.Close())
+			}
+			return serve(cmd.Context(), l, provider.NewServer(w))
+		},
+	}
+	cmd.Flags().StringVar(&id, "scenario", "", "scenario whose tools and reference data are served (required)")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8801", "address to listen on")
+	cmd.Flags().BoolVar(&insecure, "insecure-listen", false, "serve on an address that others can reach, without access control")
+	_ = cmd.MarkFlagRequired("scenario") // fails for an unknown flag only
+	return cmd
+}
+
+// serve answers until the context ends, and lets calls in progress finish.
+func serve(ctx context.Context, l net.Listener, s *http.Server) error {
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := s.Shutdown(grace); err != nil {
+		return errors.Join(fmt.Errorf("shutting down: calls were still in progress after %v: %w", shutdownGrace, err), s.Close())
+	}
+	return nil
+}
+
+// gatewayOptions are the flags of the command gateway.
+type gatewayOptions struct {
+	mode, listen, store, provider, scenario string
+	adminFile, auditorFile                  string
+	origin                                  string
+	ttl                                     time.Duration
+	keys, audit                             string
+	insecure                                bool
+}
+
+func newGateway() *cobra.Command {
+	var o gatewayOptions
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Serve an approval gateway over HTTP",
+		Long: `Gateway serves one approval design over the HTTP contract (GET /openapi.yaml), on
+the real clock, in front of a provider.
+
+With --store sqlite:FILE several gateways on one machine may share the file; give
+each its own --audit file and all the same keys. Keys are kept in FILE.keys, with
+mode 0600, unless --keys names another file, so permits survive a restart.
+
+With --store memory everything is forgotten at the end: keys are fresh each time,
+so whatever was approved before is refused afterwards, and a provider that an
+earlier gateway claimed has to be started anew.
+
+The operators' tokens are read from files or from the environment
+(` + adminEnv + `, ` + auditorEnv + `). Where neither is given, they
+are made and printed once; the store keeps their digests only.`,
+		Example: `  countersign provider --scenario payments &
+  countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db
+  countersign gateway --mode M4 --scenario payments --provider http://127.0.0.1:8801 --listen 127.0.0.1:0`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.serve(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.mode, "mode", "M9", "approval design, by id or name; countersign modes lists them")
+	f.StringVar(&o.scenario, "scenario", "", "scenario whose tool table is guarded (required)")
+	f.StringVar(&o.provider, "provider", "", "address of the provider, such as http://127.0.0.1:8801 (required)")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8800", "address to listen on")
+	f.StringVar(&o.store, "store", "memory", "where approvals are kept: memory, or sqlite:FILE")
+	f.StringVar(&o.keys, "keys", "", "JWK Set with the gateway's keys, made when absent (default: FILE.keys beside the SQLite file)")
+	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file)")
+	f.StringVar(&o.adminFile, "admin-token-file", "", "file that holds the administrator's token")
+	f.StringVar(&o.auditorFile, "auditor-token-file", "", "file that holds the auditor's token")
+	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page (default: http://localhost and the port)")
+	f.DurationVar(&o.ttl, "ttl", 15*time.Minute, "how long after its suspension an approval may be used")
+	f.BoolVar(&o.insecure, "insecure-listen", false, "serve on an address that others can reach, without TLS")
+	_ = cmd.MarkFlagRequired("scenario") // fails for an unknown flag only
+	_ = cmd.MarkFlagRequired("provider")
+	return cmd
+}
+
+func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
+	ctx, out, warn := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	mode, err := modes.Get(o.mode)
+	if err != nil {
+		return hint(err, "countersign modes lists them with their bindings")
+	}
+	sc, err := scenario(o.scenario)
+	if err != nil {
+		return err
+	}
+	if o.ttl < time.Second {
+		return fmt.Errorf("--ttl is %v, want at least a second", o.ttl)
+	}
+	admin, err := operatorToken("administrator", o.adminFile, adminEnv)
+	if err != nil {
+		return err
+	}
+	auditor, err := operatorToken("auditor", o.auditorFile, auditorEnv)
+	if err != nil {
+		return err
+	}
+	if admin.text == auditor.text {
+		return errors.New("administrator and auditor have the same token: give each their own")
+	}
+	file, durable := strings.CutPrefix(o.store, "sqlite:")
+	switch {
+	case durable && file == "":
+		return errors.New("--store sqlite: names no file, want sqlite:FILE")
+	case !durable && o.store != "memory":
+		return fmt.Errorf("--store is %q, want memory or sqlite:FILE", o.store)
+	case !durable && o.keys != "":
+		return hint(errors.New("--keys with --store memory: permits would outlive the memory of what is spent, and could be spent again"),
+			"use --store sqlite:FILE")
+	}
+
+	l, err := listener(o.listen, o.insecure, "there is no TLS yet, and tokens would travel in the clear")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // closed by then, unless something failed
+	if o.origin == "" {
+		o.origin = "http://localhost:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	}
+	client, err := provider.NewClient(o.provider, 0)
+	if err != nil {
+		return fmt.Errorf("--provider: %w", err)
+	}
+	rows, log, err := o.open(file, warn)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close(), closeLog(log)) }()
+	if o.keys == "" && durable {
+		o.keys = file + ".keys"
+	}
+	keys, err := loadKeys(issuer, o.keys)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(ctx, gateway.Config{
+		Mode: mode, Approvals: rows, Registry: rows, Audit: log, Keys: keys.keys, Version: results.NewManifest(nil, 0, time.Time{}).Module,
+		Deployment: api.Deployment{
+			Issuer: issuer, Tools: sc.ToolTable(), Provider: client, Directory: client, Clock: wallClock{}, ApprovalTTL: o.ttl,
+			AdminToken: admin.text, AuditorToken: auditor.text, Origin: o.origin, ProviderCredential: keys.credential,
+		},
+	})
+	if err != nil {
+		return startHint(err, o)
+	}
+	if err := announce(ctx, out, g, admin, auditor); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "gateway %s %s, scenario %s, store %s, approver's page %s, on http://%s\n", mode.ID, mode.Name, sc.ID, o.store, o.origin, l.Addr())
+	if err != nil {
+		return err
+	}
+	return httpapi.Serve(ctx, l, httpapi.NewHandler(g))
+}
+
+func startHint(err error, o gatewayOptions) error {
+	var refused *api.ProviderError
+	switch {
+	case errors.As(err, &refused) && refused.Code == "credential":
+		return hint(err, "another gateway claimed this provider: give this one the same --keys, or start the provider anew")
+	case errors.Is(err, api.ErrNotSent), errors.Is(err, api.ErrNoAnswer):
+		return hint(err, "is the provider running? countersign provider --scenario %s", o.scenario)
+	}
+	return err
+}
+
+// open opens the store and the audit log; no file means in memory.
+func (o gatewayOptions) open(file string, warn io.Writer) (store.Store, audit.Log, error) {
+	if file == "" {
+		fmt.Fprintln(warn, "countersign: warning: --store memory serves one process and forgets everything at its end; what was approved before is then refused")
+	}
+	path := o.audit
+	if path == "" && file != "" {
+		path = file + ".audit.jsonl"
+	}
+	var rows store.Store = store.NewMemory()
+	if file != "" {
+		s, err := store.OpenSQLite(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = s
+	}
+	if path == "" {
+		return rows, audit.NewMemory(), nil
+	}
+	log, err := audit.OpenFile(path)
+	if err != nil {
+		return nil, nil, errors.Join(hint(err, "each gateway needs an audit file of its own: --audit FILE"), rows.Close())
+	}
+	if cut := log.Truncated(); len(cut) > 0 {
+		fmt.Fprintf(warn, "countersign: warning: the audit log %s ended in an unfinished line of %d bytes, which was never acknowledged and is removed\n", path, len(cut))
+	}
+	return rows, log, nil
+}
+
+func closeLog(l audit.Log) error {
+	if c, ok := l.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// A token is an operator's, given or made.
+type token struct {
+	who, text string
+	made      bool
+}
+
+// minToken is the length of the shortest token that is accepted, in characters.
+const minToken = 16
+
+// operatorToken reads a token from a file or the environment, or makes one.
+func operatorToken(who, file, env string) (token, error) {
+	t := token{who: who}
+	from := "the file " + file
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return t, fmt.Errorf("reading the %s's token: %w", who, err)
+		}
+		t.text = strings.TrimRight(string(text), "\r\n")
+	} else if text, ok := os.LookupEnv(env); ok {
+		t.text, from = text, "the variable "+env
+	} else {
+		t.text, t.made = base64.RawURLEncoding.EncodeToString(secret()), true
+		return t, nil
+	}
+	if len(t.text) < minToken || strings.ContainsFunc(t.text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return t, fmt.Errorf("%s holds no usable token for the %s: want at least %d printable ASCII characters without spaces", from, who, minToken)
+	}
+	return t, nil
+}
+
+// announce prints the tokens that were made. A store that has been used keeps the
+// operators it has, so a token that was given and does not fit is an error.
+func announce(ctx context.Context, w io.Writer, g *gateway.Gateway, admin, auditor token) error {
+	for _, t := range []token{admin, auditor} {
+		// A call that no operator may make tells a known token from an unknown one
+		// and changes nothing.
+		_, err := g.Preview(ctx, api.Auth{Token: t.text}, api.Action{})
+		known := errors.Is(err, api.ErrForbidden)
+		switch {
+		case !known && !errors.Is(err, api.ErrUnauthenticated):
+			return fmt.Errorf("checking the %s's token: %w", t.who, err)
+		case known && t.made:
+			_, err = fmt.Fprintf(w, "token of the %s (shown once): %s\n", t.who, t.text)
+		case !known && t.made:
+			_, err = fmt.Fprintf(w, "the %s's token is the one that was given or printed when this store was made\n", t.who)
+		case !known:
+			return fmt.Errorf("the %s's token is not the one that this store was made with", t.who)
+		default:
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
