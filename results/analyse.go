@@ -284,6 +284,11 @@ func rightReason(r Record, condition string, implies map[string][]string) bool {
 			return true
 		}
 	}
+	// Mediation refuses nothing itself: it makes a call meet the design's checks,
+	// so a refusal by any of them is its doing.
+	if slices.Contains(names, "mediated") && len(r.RefusedBy) > 0 {
+		return true
+	}
 	// Nothing refuses where an earlier result is returned: that is single use or
 	// the provider's idempotency at work.
 	return r.Observed == Absorbed && len(r.RefusedBy) == 0 &&

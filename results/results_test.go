@@ -591,6 +591,8 @@ func TestWrongReasons(t *testing.T) {
 		{"idem & once", Absorbed, nil, true},
 		{"args", Absorbed, nil, false},
 		{"idem", Held, nil, false},
+		{"mediated", Refused, []string{"signed"}, true},
+		{"mediated", Refused, nil, false},
 	} {
 		r := Record{Observed: c.observed, RefusedBy: c.by}
 		if got := rightReason(r, c.condition, implies); got != c.right {
