@@ -372,6 +372,21 @@ func TestCallsThatCannotBeSent(t *testing.T) {
 	}
 }
 
+// An identifier stays one path segment, whatever stands between client and server.
+func TestIdentifiersInAddresses(t *testing.T) {
+	var uri string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { uri = r.RequestURI }))
+	defer server.Close()
+	for id, want := range map[string]string{"..": "%2E%2E", ".": "%2E", "../x": "%2E%2E%2Fx", "a?b#c%": "a%3Fb%23c%25", "s-1": "s-1"} {
+		if _, err := NewClient(server.URL, nil).View(context.Background(), api.Auth{Token: "tok"}, id); err == nil {
+			t.Error("an empty answer was understood")
+		}
+		if want = "/v1/suspensions/" + want + "/view"; uri != want {
+			t.Errorf("%q: asked for %s, want %s", id, uri, want)
+		}
+	}
+}
+
 // Text of an answer that is not UTF-8 does not turn an effect into an error.
 func TestAnswersThatAreNotUTF8Arrive(t *testing.T) {
 	target := &fake{answer: api.Outcome{Status: api.Executed, Suspension: "a\xffb", Result: json.RawMessage("\"\xff\"")}}

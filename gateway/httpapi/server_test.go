@@ -104,6 +104,7 @@ func TestAuthorization(t *testing.T) {
 		{"twice", http.Header{"Authorization": {"Bearer tok", "DPoP tok"}, "Dpop": {"a.b.c"}}, nil},
 		{"dpop without proof", http.Header{"Authorization": {"DPoP tok"}}, nil},
 		{"two proofs", http.Header{"Authorization": {"DPoP tok"}, "Dpop": {"a.b.c", "a.b.c"}}, nil},
+		{"bearer with two proofs", http.Header{"Authorization": {"Bearer tok"}, "Dpop": {"a.b.c", "a.b.c"}}, nil},
 		{"no token", http.Header{"Authorization": {"Bearer"}}, nil},
 		{"empty token", http.Header{"Authorization": {"Bearer "}}, nil},
 		{"two tokens", http.Header{"Authorization": {"Bearer a b"}}, nil},
@@ -156,7 +157,9 @@ func TestRefusedRequests(t *testing.T) {
 		{"one byte more", "propose", proposal + strings.Repeat(" ", MaxBody-len(proposal)+1), nil, 413},
 		{"one byte more, length unknown", "propose", proposal + strings.Repeat(" ", MaxBody-len(proposal)+1),
 			func(r *http.Request) { r.ContentLength = -1 }, 413},
-		{"query", "propose", proposal, func(r *http.Request) { r.URL.RawQuery = "approved=true" }, 400},
+		{"query", "propose", proposal, func(r *http.Request) { r.URL.RawQuery = "approved=1" }, 400},
+		{"parameter of another address", "propose", proposal, func(r *http.Request) { r.URL.RawQuery = "after=1" }, 400},
+		{"unknown parameter", "audit", "", func(r *http.Request) { r.URL.RawQuery = "before=1" }, 400},
 		{"broken query", "audit", "", func(r *http.Request) { r.URL.RawQuery = "after=1;after=2" }, 400},
 		{"after", "audit", "", func(r *http.Request) { r.URL.RawQuery = "after=9223372036854775807" }, 200},
 		{"after, twice", "audit", "", func(r *http.Request) { r.URL.RawQuery = "after=1&after=2" }, 400},
@@ -232,6 +235,16 @@ func TestHugeBodies(t *testing.T) {
 		if n := z.read.Load(); n > size/2 {
 			t.Errorf("length %d: %d bytes were taken from the caller", length, n)
 		}
+	}
+}
+
+// A body whose length is said to be too large is not read at all.
+func TestDeclaredLength(t *testing.T) {
+	z := &zeros{}
+	req := routeOf(t, "dispatch").request(t)
+	req.Body, req.ContentLength = io.NopCloser(z), MaxBody+1
+	if w := serveOne(NewHandler(&fake{}), req); w.Code != http.StatusRequestEntityTooLarge || z.read.Load() != 0 {
+		t.Errorf("status %d, %d bytes were read", w.Code, z.read.Load())
 	}
 }
 
