@@ -3,6 +3,7 @@ package attacks
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,9 +21,12 @@ type member struct {
 
 // ParseArguments reads the members of a JSON object in order.
 func ParseArguments(text []byte) (Arguments, error) {
+	if !json.Valid(text) {
+		return nil, errors.New("reading arguments: not a JSON text")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("arguments are not a JSON object: %w", err)
+		return nil, errors.New("reading arguments: not a JSON object")
 	}
 	var out Arguments
 	for d.More() {

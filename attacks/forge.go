@@ -22,7 +22,7 @@ import (
 
 // editPermit changes members of a permit's payload that are there, and keeps
 // header and signature. A permit that has none of them is returned as it is:
-// there was nothing to edit. Changes apply inside cnf too.
+// there was nothing to edit.
 func editPermit(permit string, changes map[string]any) (string, error) {
 	parts := strings.Split(permit, ".")
 	if len(parts) != 3 {

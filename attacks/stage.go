@@ -485,6 +485,11 @@ func (s *Stage) Race(m Message, n int) {
 	}
 	results := make([]result, n)
 	s.lab.Race(s.ctx, order, func(ctx context.Context, i int) {
+		defer func() { // a caller is a goroutine of its own, where a panic would end the whole run
+			if r := recover(); r != nil {
+				results[i].err = fmt.Errorf("panic: %v", r)
+			}
+		}()
 		results[i].o, results[i].err = s.present(ctx, s.target, m, ids[i])
 	})
 	for _, r := range results {
