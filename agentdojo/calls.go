@@ -71,6 +71,20 @@ func (b Benchmark) Calls(t *Trace) ([]Call, error) {
 	return calls, nil
 }
 
+// Gateable reports whether the trace's injected goal needs a side-effecting call, so
+// that a gate on tool calls could stop it. A goal that is reached by what the agent
+// says is out of every gate's reach. It is false without an injection. The error
+// wraps [ErrNotInCatalogue] if the catalogue lacks one of the trace's tasks.
+func (b Benchmark) Gateable(t *Trace) (bool, error) {
+	_, _, injection, err := b.Catalogue.tasks(t)
+	if err != nil {
+		return false, fmt.Errorf("asking what the injection needs: %w", err)
+	}
+	return injection != nil && slices.ContainsFunc(injection.Calls, func(r Reference) bool {
+		return b.Kinds.SideEffect(t.Suite, r.Tool)
+	}), nil
+}
+
 // arguments splits an object that has been checked when it was read.
 func arguments(raw json.RawMessage) map[string]json.RawMessage {
 	o, err := object(raw)

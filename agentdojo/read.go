@@ -67,6 +67,12 @@ type Trace struct {
 	Security bool
 }
 
+// ID names the trace as the benchmark's layout does, without the folder the logs lie
+// in: pipeline/suite/user task/attack/injection task, "none" where there is none.
+func (t *Trace) ID() string {
+	return strings.Join([]string{t.Pipeline, t.Suite, t.UserTask, cmpOr(t.Attack, "none"), cmpOr(t.InjectionTask, "none")}, "/")
+}
+
 // Class classifies the trace.
 func (t *Trace) Class() Class {
 	switch {

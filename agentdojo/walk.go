@@ -20,7 +20,7 @@ var ErrNoLogs = errors.New("no AgentDojo log (*.json) under the given paths")
 // the walk yields [ErrNoLogs], so that nothing found never looks like success.
 func Walk(paths []string) iter.Seq2[*Trace, error] {
 	return func(yield func(*Trace, error) bool) {
-		files, failed := find(paths)
+		files, failed := Find(paths)
 		for _, err := range failed {
 			if !yield(nil, err) {
 				return
@@ -38,8 +38,10 @@ func Walk(paths []string) iter.Seq2[*Trace, error] {
 	}
 }
 
-// find lists the logs in the order of their names, each once.
-func find(paths []string) (files []string, failed []error) {
+// Find lists the logs that the paths name without reading them, each once, in the
+// order of their names, and a [*FileError] for each path that cannot be looked at.
+// See [Walk] for what counts.
+func Find(paths []string) (files []string, failed []error) {
 	fail := func(path string, err error) { failed = append(failed, &FileError{Path: path, Err: cause(err)}) }
 	for _, root := range paths {
 		root = filepath.Clean(root)

@@ -128,6 +128,7 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newFigures(),
 		newGateway(),
 		newProvider(),
+		newAgentDojo(),
 		newVersion(),
 	)
 	return root

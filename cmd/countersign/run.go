@@ -101,7 +101,7 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return hint(err, "choose a new folder in a place you can write to with --out")
 	}
-	progress, done := reporter(cmd.ErrOrStderr(), o.quiet)
+	progress, done := reporter(cmd.ErrOrStderr(), o.quiet, "run", "trials")
 	plan.Progress = progress
 	err = plan.Run(ctx, w.Append)
 	done()
@@ -247,8 +247,8 @@ func family(targets []harness.Target) results.Family {
 }
 
 // reporter shows progress on w: a bar on a terminal, otherwise a line for each
-// tenth.
-func reporter(w io.Writer, quiet bool) (progress func(done, total int), finish func()) {
+// tenth. It counts what noun says.
+func reporter(w io.Writer, quiet bool, doing, noun string) (progress func(done, total int), finish func()) {
 	if quiet {
 		return nil, func() {}
 	}
@@ -256,7 +256,7 @@ func reporter(w io.Writer, quiet bool) (progress func(done, total int), finish f
 		var bar *progressbar.ProgressBar
 		return func(done, total int) {
 				if bar == nil {
-					bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("trials"),
+					bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(noun),
 						progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 				}
 				_ = bar.Set(done) // a terminal that is gone is no reason to stop
@@ -270,7 +270,7 @@ func reporter(w io.Writer, quiet bool) (progress func(done, total int), finish f
 	return func(done, total int) {
 		if tenth := 10 * done / total; tenth > shown {
 			shown = tenth
-			fmt.Fprintf(w, "run: %3d %% (%d of %d trials)\n", 10*tenth, done, total)
+			fmt.Fprintf(w, "%s: %3d %% (%d of %d %s)\n", doing, 10*tenth, done, total, noun)
 		}
 	}, func() {}
 }
