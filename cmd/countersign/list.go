@@ -82,7 +82,7 @@ such as M9-args, the reference design without the binding args.`,
 func modeGrid(all []modes.Mode) export.Table {
 	t := export.Table{Name: "modes", Title: "Bindings of each mode", Names: 1, Header: []string{"binding"}}
 	for _, m := range all {
-		t.Header = append(t.Header, m.ID+" "+m.Name)
+		t.Header = append(t.Header, label(m))
 	}
 	for _, b := range api.Bindings() {
 		row := []string{string(b)}
@@ -99,7 +99,7 @@ func modeGrid(all []modes.Mode) export.Table {
 		t.Rows = append(t.Rows, row)
 	}
 	for _, m := range all {
-		text := fmt.Sprintf("%s %s: %s. Modelled on %s.", m.ID, m.Name, m.Title, m.ModelledOn)
+		text := fmt.Sprintf("%s: %s. Modelled on %s.", label(m), m.Title, m.ModelledOn)
 		if m.Note != "" {
 			text += " It " + m.Note + "."
 		}
@@ -109,8 +109,16 @@ func modeGrid(all []modes.Mode) export.Table {
 	return t
 }
 
+// label names a mode; an ablation has its id for a name.
+func label(m modes.Mode) string {
+	if m.Name == m.ID {
+		return m.ID
+	}
+	return m.ID + " " + m.Name
+}
+
 func modeTable(all []modes.Mode) export.Table {
-	t := export.Table{Name: "modes", Title: "Approval designs", Names: 4, Fold: 60, Header: []string{"id", "name", "carried as", "bindings"}}
+	t := export.Table{Name: "modes", Title: "Approval designs", Names: 4, Fold: 80, Header: []string{"id", "name", "carried as", "bindings"}}
 	for _, m := range all {
 		bindings := strings.Join(bindingNames(m.Bindings.List()), " ")
 		switch len(m.Bindings.List()) {
@@ -120,7 +128,7 @@ func modeTable(all []modes.Mode) export.Table {
 			bindings = fmt.Sprintf("all %d", len(api.Bindings()))
 		}
 		t.Rows = append(t.Rows, []string{m.ID, m.Name, string(m.Carrier), bindings})
-		t.Notes = append(t.Notes, fmt.Sprintf("%s %s: %s; modelled on %s.", m.ID, m.Name, m.Title, m.ModelledOn))
+		t.Notes = append(t.Notes, fmt.Sprintf("%s: %s; modelled on %s.", label(m), m.Title, m.ModelledOn))
 	}
 	return t
 }

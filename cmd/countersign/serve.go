@@ -194,10 +194,11 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 		return errors.New("administrator and auditor have the same token: give each their own")
 	}
 	file, durable := strings.CutPrefix(o.store, "sqlite:")
+	if !durable {
+		file = ""
+	}
 	switch {
-	case durable && file == "":
-		return errors.New("--store sqlite: names no file, want sqlite:FILE")
-	case !durable && o.store != "memory":
+	case file == "" && o.store != "memory":
 		return fmt.Errorf("--store is %q, want memory or sqlite:FILE", o.store)
 	case !durable && o.keys != "":
 		return hint(errors.New("--keys with --store memory: permits would outlive the memory of what is spent, and could be spent again"),
