@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Builds and runs the lab. ./run.sh help says what it can do.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+# Tools that are no dependency of the module: what is installed where PATH has
+# none.
+STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK=golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+usage() {
+	cat <<'TEXT'
+./run.sh                  build, run the whole matrix, print the table, draw the figures
+./run.sh test [ARG…]      formatting, vet, staticcheck, module files, known vulnerabilities,
+                          then every test with the race detector (ARG: for go test)
+./run.sh bench [REGEXP]   every benchmark, or those whose name matches
+./run.sh fuzz [SECONDS]   every fuzz target in turn, 30 seconds each unless told otherwise
+./run.sh help             this text
+
+Everything that is built or measured stays below this folder: bin/, results/runs/,
+figures/out/. The exit code of ./run.sh is that of the matrix: 0 as predicted,
+1 a measurement contradicts its prediction, 2 cannot tell.
+TEXT
+}
+
+say() { printf '== %s\n' "$*"; }
+die() {
+	printf 'run.sh: error: %s\n' "$1" >&2
+	[ $# -lt 2 ] || printf 'run.sh: hint: %s\n' "$2" >&2
+	exit 2
+}
+
+# need_go wants the Go version of go.mod or newer.
+need_go() {
+	local want have
+	want=$(awk '$1 == "go" { print $2; exit }' go.mod)
+	command -v go >/dev/null || die "go is not installed (this needs $want or newer)" \
+		"get it from https://go.dev/dl/ and put its bin folder on PATH"
+	# Outside a module, so that no toolchain is fetched just to be asked its version.
+	have=$(cd / && GOTOOLCHAIN=local go env GOVERSION)
+	have=${have#go}
+	have=${have%% *}
+	if [ "$(printf '%s\n%s\n' "$want" "$have" | sort -V | head -n 1)" != "$want" ] &&
+		[ "$(go env GOTOOLCHAIN)" = local ]; then
+		die "go is $have, this needs $want or newer" "get it from https://go.dev/dl/, or let go fetch it: go env -w GOTOOLCHAIN=auto"
+	fi
+}
+
+build() {
+	say "building bin/countersign (the first time takes a minute or two)"
+	mkdir -p bin
+	# With the commit, which the manifest of a run names.
+	go build -buildvcs=auto -o bin/countersign ./cmd/countersign
+}
+
+matrix() {
+	need_go
+	build
+	say "running the matrix"
+	local code=0 run
+	# Named here, so that the figures are of this run and not of another one that
+	# ends at the same time.
+	run=results/runs/$(date -u +%Y%m%dT%H%M%SZ)-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')
+	bin/countersign run --out "$run" || code=$?
+	[ -d "$run" ] || exit "$code" # it has said why
+	say "drawing the figures"
+	bin/countersign figures "$run"
+	say "the run is in $run; bin/countersign analyze $run prints every table"
+	exit "$code"
+}
+
+# tool prints where a tool is, and installs the pinned version below bin/ where
+# there is none.
+tool() {
+	local name=${1##*/}
+	name=${name%@*}
+	command -v "$name" && return
+	[ -x "bin/$name" ] || GOBIN="$PWD/bin" go install "$1" >/dev/null 2>&1 || return
+	printf '%s\n' "bin/$name"
+}
+
+checks() {
+	local path out
+	say "gofmt"
+	out=$(gofmt -l .)
+	[ -z "$out" ] || die "not formatted: $(tr '\n' ' ' <<<"$out")" "gofmt -w ."
+	say "go vet"
+	go vet ./...
+	say "staticcheck"
+	if path=$(tool "$STATICCHECK"); then
+		"$path" ./...
+	elif [ -n "${CI:-}" ]; then
+		die "staticcheck cannot be installed" "go install $STATICCHECK"
+	else
+		echo "staticcheck: not run (it cannot be installed: go install $STATICCHECK)"
+	fi
+	say "go mod tidy"
+	go mod tidy -diff || die "go.mod or go.sum is not tidy, or a module cannot be fetched" "go mod tidy"
+	say "govulncheck"
+	vulnerabilities
+}
+
+# vulnerabilities fails for a known vulnerability that the code reaches, and not
+# for want of a network.
+vulnerabilities() {
+	local path out code=0
+	if ! path=$(tool "$GOVULNCHECK"); then
+		echo "govulncheck: not run (it cannot be installed)"
+		return
+	fi
+	out=$("$path" ./... 2>&1) || code=$?
+	case $code in
+	0) echo "govulncheck: nothing known" ;;
+	3) # vulnerabilities were found
+		printf '%s\n' "$out"
+		exit 1
+		;;
+	*)
+		if grep -qE 'vuln\.go\.dev|fetching vulnerabilities|connection refused|no such host|i/o timeout|Forbidden' <<<"$out"; then
+			echo "govulncheck: not run (database unreachable)"
+		else
+			printf '%s\n' "$out"
+			exit 1
+		fi
+		;;
+	esac
+}
+
+test_all() {
+	need_go
+	checks
+	say "tests, with the race detector"
+	if [ $# -eq 0 ] || [[ $* != *./* ]]; then
+		set -- "$@" ./...
+	fi
+	go test -race "$@"
+}
+
+bench() {
+	need_go
+	say "benchmarks"
+	go test -run '^$' -bench "${1:-.}" -benchmem ./...
+}
+
+fuzz() {
+	need_go
+	local seconds=${1:-30} list package target found=0
+	[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "fuzz: \"$seconds\" is no number of seconds"
+	list=$(go list ./...)
+	for package in $list; do
+		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+			found=$((found + 1))
+			say "$package $target, $seconds s"
+			go test -run '^$' -fuzz "^$target\$" -fuzztime "${seconds}s" "$package"
+		done
+	done
+	[ "$found" -gt 0 ] || die "fuzz: there is no fuzz target"
+	say "$found fuzz targets found nothing"
+}
+
+command=${1:-matrix}
+[ $# -eq 0 ] || shift
+case $command in
+matrix | bench | fuzz) "$command" "$@" ;;
+test) test_all "$@" ;;
+help | -h | --help) usage ;;
+*)
+	usage >&2
+	die "there is no command \"$command\""
+	;;
+esac
