@@ -1,7 +1,9 @@
 package modes
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"countersign/gateway/api"
@@ -85,15 +87,21 @@ func (e Envelope) Bound(m Mode) Envelope {
 // Text returns the canonical form.
 func (e Envelope) Text() ([]byte, error) { return canonical.Canonical(e) }
 
-// ParseEnvelope reads an envelope from the payload of a permit. Unknown members
-// and a second reading of the text are refused.
+// ParseEnvelope reads an envelope from the payload of a permit. A text with more
+// than one reading, a member too many, too few or spelt in another case is
+// refused: the text says all that the envelope says, and nothing else.
 func ParseEnvelope(text []byte) (Envelope, error) {
-	var e Envelope
-	if _, err := canonical.StrictJSON(text); err != nil {
+	given, err := canonical.StrictJSON(text)
+	if err != nil {
 		return Envelope{}, err
 	}
+	var e Envelope
 	if err := decodeExact(text, &e); err != nil {
 		return Envelope{}, err
+	}
+	// encoding/json finds a member whatever its case, and does without it.
+	if own, err := e.Text(); err != nil || !bytes.Equal(own, given) {
+		return Envelope{}, fmt.Errorf("%w: the envelope's members are not exactly those of %s", api.ErrInvalid, EnvelopeType)
 	}
 	return e, nil
 }

@@ -91,12 +91,12 @@ func Compose(id string, bs ...api.Binding) (Mode, error) {
 // Get returns the mode with the given id or name, and accepts the ablation form
 // "M9-args-once".
 func Get(id string) (Mode, error) {
-	base, rest, _ := strings.Cut(id, "-")
+	base, rest, ablated := strings.Cut(id, "-")
 	for _, m := range All() {
 		if !strings.EqualFold(m.ID, base) && m.Name != base {
 			continue
 		}
-		if rest == "" {
+		if !ablated {
 			return m, nil
 		}
 		var bs []api.Binding
