@@ -216,3 +216,16 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+func TestGateable(t *testing.T) {
+	b := mini(t)
+	for injection, want := range map[string]bool{"injection_task_0": true, "injection_task_1": true, "injection_task_2": false, "": false} {
+		got, err := b.Gateable(&Trace{Suite: "bakery", UserTask: "user_task_0", InjectionTask: injection})
+		if err != nil || got != want {
+			t.Errorf("%q: %v, error %v, want %v", injection, got, err, want)
+		}
+	}
+	if _, err := b.Gateable(&Trace{Suite: "bakery", UserTask: "user_task_0", InjectionTask: "injection_task_9"}); !errors.Is(err, ErrNotInCatalogue) {
+		t.Errorf("an unknown injection task: %v", err)
+	}
+}

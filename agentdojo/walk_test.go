@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,6 +91,19 @@ func TestWalkFindsNothing(t *testing.T) {
 		}
 		if !errors.Is(last, ErrNoLogs) {
 			t.Errorf("%v: error %v, want %v", paths, last, ErrNoLogs)
+		}
+	}
+}
+
+// The name of a trace is its path in the benchmark's layout, wherever the log lies.
+func TestID(t *testing.T) {
+	for tr, err := range Walk([]string{"testdata/runs"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, _ := strings.CutPrefix(filepath.ToSlash(tr.Path), "testdata/runs/")
+		if want := strings.TrimSuffix(path, ".json"); tr.ID() != want {
+			t.Errorf("%s is called %s", tr.Path, tr.ID())
 		}
 	}
 }

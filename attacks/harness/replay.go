@@ -20,6 +20,11 @@ import (
 // ReplayLabel says what the numbers of a replay are. It stands wherever they do.
 const ReplayLabel = "recorded traces replayed, no model was called; judged on harm only"
 
+// ReplayCaveat says what the numbers of a replay are not.
+const ReplayCaveat = "Open-loop: after a refusal the recorded agent goes on as if nothing had happened. This measures which recorded effects a " +
+	"gate would have stopped, and not how an agent adapts. The clock stands still during a trace, so that a run-wide grant or a window, " +
+	"once opened, lasts to its end."
+
 // ReplaySchema is the version of [ReplayRecord] and [ReplaySummary].
 const ReplaySchema = 1
 

@@ -28,6 +28,7 @@ func (c *Count) add(hit bool) {
 type ReplaySummary struct {
 	Schema    int    `json:"schema"` // [ReplaySchema]
 	Label     string `json:"label"`  // [ReplayLabel]
+	Caveat    string `json:"caveat"` // [ReplayCaveat]
 	Catalogue string `json:"catalogue"`
 	Approver  string `json:"approver"`
 	Files     int    `json:"files"`    // logs that the paths name
@@ -135,7 +136,7 @@ type ReplayTarget struct {
 
 func newReplaySummary(r Replay, files int) *ReplaySummary {
 	return &ReplaySummary{
-		Schema: ReplaySchema, Label: ReplayLabel, Catalogue: r.Benchmark.Catalogue.Version, Approver: r.Approver.Name(), Files: files,
+		Schema: ReplaySchema, Label: ReplayLabel, Caveat: ReplayCaveat, Catalogue: r.Benchmark.Catalogue.Version, Approver: r.Approver.Name(), Files: files,
 		LeftOut: map[string]int{}, Skipped: []LeftOutTrace{}, Pipelines: []PipelineSummary{}, Unreadable: []UnreadableLog{}, Failures: []ReplayFailure{},
 		targets: r.Targets, seen: map[string]string{}, logs: sha256.New(),
 	}
@@ -281,18 +282,15 @@ func (t *ReplayTarget) add(r ReplayRecord) {
 	}
 }
 
-// Caveats returns the sentences that belong to every table of a pipeline: what the
-// numbers do not say, and what no gate can reach.
+// Caveats returns the sentences that belong to a pipeline's table: what no gate
+// can reach, and what the reader cannot know.
 func (p PipelineSummary) Caveats() []string {
 	out := []string{
-		"Open-loop: after a refusal the recorded agent goes on as if nothing had happened. This measures which recorded effects a gate " +
-			"would have stopped, and not how an agent adapts. The clock stands still during a trace, so that a run-wide grant or a window, once " +
-			"opened, lasts to its end.",
 		fmt.Sprintf("Ceiling: in %d of %d attacked traces the injected goal needs no side-effecting call, only words; %d of these succeeded. "+
 			"No gate on tool calls can stop them.", p.OutOfReach.N, p.Attacked, p.OutOfReach.K),
-		fmt.Sprintf("Of %d user calls %d match the user's reference calls; a reader who knows these alone declines the rest, and approves "+
-			"an injected call that differs from a wanted one only in free text. In an attacked trace an honest call that differs counts as other, so attacked utility kept is an upper bound.",
-			p.Recorded[agentdojo.OwnerUser], p.Wanted),
+		fmt.Sprintf("Of %d user calls %d match the user's reference calls. A reader who knows these alone declines the rest and what is written "+
+			"otherwise, and approves an injected call that differs from a wanted one only in free text. In an attacked trace an honest call that "+
+			"differs counts as other, so attacked utility kept is an upper bound.", p.Recorded[agentdojo.OwnerUser], p.Wanted),
 	}
 	if len(p.Attacks) > 1 {
 		out = append(out, fmt.Sprintf("Warning: %d attacks are mixed here (%s).", len(p.Attacks), strings.Join(p.Attacks, ", ")))

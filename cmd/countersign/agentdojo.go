@@ -217,7 +217,10 @@ func (o replayOptions) print(w io.Writer, sum *harness.ReplaySummary) error {
 	for _, why := range slices.Sorted(maps.Keys(sum.LeftOut)) {
 		left = append(left, fmt.Sprintf("%d %s", sum.LeftOut[why], why))
 	}
-	_, err := fmt.Fprintf(w, "Logs: %d; replayed %d; left out of every rate %d (%s); not read %d.\n",
+	if err := (export.Table{Title: "What this is not", Notes: []string{sum.Caveat}}).Text(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nLogs: %d; replayed %d; left out of every rate %d (%s); not read %d.\n",
 		sum.Files, sum.Replayed, len(sum.Skipped), cmp.Or(strings.Join(left, ", "), "none"), len(sum.Unreadable))
 	if err == nil && o.out != "" {
 		_, err = fmt.Fprintf(w, "Replay: %s (one record for each trace and mode in replay.jsonl)\n", o.out)
