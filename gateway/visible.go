@@ -92,9 +92,14 @@ func imitates(s string) bool {
 	if ascii || script == "Latin" {
 		return true
 	}
-	for _, r := range confusables.Skeleton(s) {
-		if r >= 0x80 && unicode.IsLetter(r) {
-			return false
+	for _, r := range s {
+		if r < 0x80 || !unicode.IsLetter(r) {
+			continue // the skeleton of a currency sign may be a letter
+		}
+		for _, q := range confusables.Skeleton(string(r)) {
+			if q >= 0x80 && unicode.IsLetter(q) {
+				return false
+			}
 		}
 	}
 	return true

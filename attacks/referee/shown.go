@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"countersign/gateway/api"
 )
@@ -32,7 +33,7 @@ func shows(v api.View, path string, value json.RawMessage) bool {
 
 func reads(text string, value json.RawMessage) bool {
 	var s string
-	if json.Unmarshal(value, &s) == nil {
+	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
 		got, ok := decode(text)
 		return ok && got == s
 	}
@@ -74,7 +75,7 @@ func decode(text string) (string, bool) {
 			return "", false
 		}
 		n, err := strconv.ParseUint(hex[2:], 16, 32)
-		if err != nil {
+		if err != nil || !utf8.ValidRune(rune(n)) {
 			return "", false
 		}
 		b.WriteRune(rune(n))
@@ -84,14 +85,18 @@ func decode(text string) (string, bool) {
 	return b.String(), legible(raw.String())
 }
 
+// lookalikes are the Cyrillic and Greek letters that are drawn as Latin ones
+// (Unicode TR39, confusables). Other scripts have a few more.
+const lookalikes = "аеорсухіјѕАВЕКМНОРСТХІЈЅ" + "οΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
+
 // legible reports whether every character is seen for what it is: printable
 // ASCII with single inner spaces, Latin letters with marks, currency signs, or
-// letters of one other script that stand alone.
+// letters of one other script that stand alone and do not all pass for Latin.
 func legible(s string) bool {
 	if strings.Contains(s, "  ") || strings.TrimSpace(s) != s {
 		return false
 	}
-	latin, script := false, ""
+	latin, script, passes := false, "", true
 	for _, r := range s {
 		switch {
 		case r < 0x20 || r == 0x7F:
@@ -112,9 +117,10 @@ func legible(s string) bool {
 				return false
 			}
 			script = name
+			passes = passes && strings.ContainsRune(lookalikes, r)
 		default:
 			return false
 		}
 	}
-	return script == "" || !latin
+	return script == "" || !latin && !passes
 }
