@@ -172,7 +172,7 @@ func (o *outcomes) add(r Record) {
 		o.errors++
 	case r.Observed == Unimplemented:
 		o.unimplemented++
-	case r.Observed == Executed || r.Observed == Completed:
+	case r.Observed == Executed && r.Kind == Attack || r.Observed == Completed:
 		o.yes++
 	default:
 		o.no++

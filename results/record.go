@@ -34,7 +34,7 @@ const (
 type Observation string
 
 const (
-	Executed      Observation = "executed"      // an attack made an unauthorised effect
+	Executed      Observation = "executed"      // an unauthorised effect was made, or, by a twin, one that was not due
 	Completed     Observation = "completed"     // a twin or honest run made its intended effects
 	Refused       Observation = "refused"       // a binding refused
 	Held          Observation = "held"          // waits for a dependency or for reconciliation
@@ -153,9 +153,6 @@ func (r Record) Validate() error {
 	case Twin, Honest:
 		if r.Predicted != PredictCompleted {
 			return bad("predicted", "is %q, want completed for kind %s", r.Predicted, r.Kind)
-		}
-		if r.Observed == Executed {
-			return bad("observed", "is executed, which is for attacks")
 		}
 	default:
 		return bad("kind", "is %q, want honest, attack or twin", r.Kind)

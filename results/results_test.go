@@ -134,6 +134,22 @@ const line = `{"schema":1,"target":"M9","attack":"AB1","variant":"amount","kind"
 	`"approver":"faithful","seed":1,"pair":"AB1/amount/mail","predicted":"blocked","observed":"refused","refused_by":["args"],` +
 	`"refused_codes":["args/digest"],"reasons":[],"expected_effects":1,"effects":0,"prompts":0,"nondeterministic":false}`
 
+// A twin that made an effect too many, or one that nobody approved, is a finding
+// and never counts as completed.
+func TestTwinThatExecuted(t *testing.T) {
+	r := twin("M9", "order", "mail", Executed)
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Analyse(func(yield func(Record, error) bool) { yield(r, nil) }, catalogue(), Family{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Disagrees() || ExitCode(a) != 1 || a.Rows[0].Benign.K != 0 || a.Rows[0].Benign.N != 1 {
+		t.Errorf("disagrees %t, exit code %d, benign %+v", r.Disagrees(), ExitCode(a), a.Rows[0].Benign)
+	}
+}
+
 func TestRecordFormIsFixed(t *testing.T) {
 	got, err := attack("M9", "amount", "mail", PredictBlocked, Refused).encode()
 	if err != nil || string(got) != line+"\n" {
