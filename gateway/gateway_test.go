@@ -1,0 +1,494 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"countersign/audit"
+	"countersign/gateway"
+	"countersign/gateway/api"
+	"countersign/gateway/store"
+	"countersign/modes"
+	"countersign/oracles/softkey"
+)
+
+func TestNewRefusesWhatIsMissing(t *testing.T) {
+	d, _, _ := deployment(t)
+	keys, err := modes.NewKeys(issuer)
+	must(t, err)
+	m, err := modes.Get("M9")
+	must(t, err)
+	full := func() gateway.Config {
+		return gateway.Config{Mode: m, Deployment: d, Approvals: store.NewMemory(), Registry: store.NewMemory(), Audit: audit.NewMemory(), Keys: keys}
+	}
+	if _, err := gateway.New(ctx, full()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateway.New(ctx, gateway.Config{}); err == nil {
+		t.Error("the zero configuration is accepted")
+	}
+	for name, drop := range map[string]func(*gateway.Config){
+		"mode":                func(c *gateway.Config) { c.Mode = modes.Mode{} },
+		"approval store":      func(c *gateway.Config) { c.Approvals = nil },
+		"registry":            func(c *gateway.Config) { c.Registry = nil },
+		"audit log":           func(c *gateway.Config) { c.Audit = nil },
+		"keys":                func(c *gateway.Config) { c.Keys = nil },
+		"issuer":              func(c *gateway.Config) { c.Deployment.Issuer = "" },
+		"tool table":          func(c *gateway.Config) { c.Deployment.Tools = nil },
+		"provider":            func(c *gateway.Config) { c.Deployment.Provider = nil },
+		"directory":           func(c *gateway.Config) { c.Deployment.Directory = nil },
+		"clock":               func(c *gateway.Config) { c.Deployment.Clock = nil },
+		"approval lifetime":   func(c *gateway.Config) { c.Deployment.ApprovalTTL = 0 },
+		"admin token":         func(c *gateway.Config) { c.Deployment.AdminToken = "" },
+		"auditor token":       func(c *gateway.Config) { c.Deployment.AuditorToken = "" },
+		"provider credential": func(c *gateway.Config) { c.Deployment.ProviderCredential = "" },
+		"origin":              func(c *gateway.Config) { c.Deployment.Origin = "http://approve.example" },
+		"issuer \"":           func(c *gateway.Config) { c.Deployment.Issuer = "https://other.example" },
+		"twice":               func(c *gateway.Config) { c.Deployment.Tools = append(tools(), tools()[0]) },
+		"credential":          func(c *gateway.Config) { c.Deployment.ProviderCredential = "another" }, // claimed already
+	} {
+		c := full()
+		drop(&c)
+		if _, err := gateway.New(ctx, c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// TestRoles: every call is for one role, whoever else asks is told so, and
+// nobody is known by an empty or made-up token.
+func TestRoles(t *testing.T) {
+	w := newWorld(t, "M9")
+	a := w.action("pay", 1)
+	id := w.pending(a)
+	w.removePasskeys("approver-p") // who has one may not begin to enrol another
+	calls := map[string]func(api.Auth) error{
+		"agent: propose":  func(x api.Auth) error { _, err := w.target.Propose(ctx, x, a); return err },
+		"agent: preview":  func(x api.Auth) error { _, err := w.target.Preview(ctx, x, a); return err },
+		"agent: status":   func(x api.Auth) error { _, err := w.target.Status(ctx, x, id); return err },
+		"agent: dispatch": func(x api.Auth) error { _, err := w.target.Dispatch(ctx, x, api.Dispatch{Action: a}); return err },
+		"person: view":    func(x api.Auth) error { _, err := w.target.View(ctx, x, id); return err },
+		"person: begin":   func(x api.Auth) error { _, err := w.target.BeginEnrolment(ctx, x); return err },
+		"person: finish":  func(x api.Auth) error { return w.target.FinishEnrolment(ctx, x, json.RawMessage(`{}`)) },
+		"agent person: decide": func(x api.Auth) error {
+			return w.target.Decide(ctx, x, api.Decision{Suspension: id, Verdict: api.Approve})
+		},
+		"admin: admin": func(x api.Auth) error {
+			return w.target.Admin(ctx, x, api.Event{Kind: api.EventPolicyChange, Value: "policy-1"})
+		},
+		"auditor: audit": func(x api.Auth) error { _, err := w.target.Audit(ctx, x, 0); return err },
+	}
+	callers := map[string]string{"agent": "agent-a", "person": "approver-p", "admin": "admin", "auditor": "auditor"}
+	for name, call := range calls {
+		roles, _, _ := strings.Cut(name, ":")
+		for role, id := range callers {
+			err := call(auth(id))
+			if may := slices.Contains(strings.Fields(roles), role); errors.Is(err, api.ErrForbidden) == may {
+				t.Errorf("%s by a caller with role %s: %v", name, role, err)
+			}
+		}
+		for _, token := range []string{"", "token-of-nobody", adminToken + "x", "agent-a"} {
+			if err := call(api.Auth{Token: token}); !errors.Is(err, api.ErrUnauthenticated) {
+				t.Errorf("%s with the token %q: %v", name, token, err)
+			}
+		}
+	}
+	if len(w.prov.Ledger()) != 0 {
+		t.Error("an effect was made")
+	}
+}
+
+// TestOwnership: a suspension is its agent's and its tenant's; for anybody else
+// it does not exist.
+func TestOwnership(t *testing.T) {
+	w := newWorld(t, "M9")
+	id := w.pending(w.action("pay", 1))
+	for name, err := range map[string]error{
+		"another agent's status":   errOf(w.target.Status(ctx, auth("agent-b"), id)),
+		"another tenant's status":  errOf(w.target.Status(ctx, auth("agent-x"), id)),
+		"another tenant's view":    errOf(w.target.View(ctx, auth("approver-x"), id)),
+		"another tenant's approve": w.target.Decide(ctx, auth("approver-x"), api.Decision{Suspension: id, Verdict: api.Approve}),
+		"another tenant's decline": w.target.Decide(ctx, auth("approver-x"), api.Decision{Suspension: id, Verdict: api.Decline}),
+		"unknown suspension":       errOf(w.target.View(ctx, auth("approver-p"), "s-999999")),
+		"status of an unknown":     errOf(w.target.Status(ctx, auth("agent-a"), "")),
+		"revoking an unknown":      w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventRevoke, Subject: "s-999999"}),
+		"disabling an unknown":     w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-z"}),
+	} {
+		if !errors.Is(err, api.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := w.target.Decide(ctx, auth("agent-b"), api.Decision{Suspension: id, Verdict: api.Decline}); !errors.Is(err, api.ErrForbidden) {
+		t.Errorf("another agent declines: %v", err)
+	}
+	if err := w.target.Decide(ctx, auth("agent-a"), api.Decision{Suspension: id, Verdict: api.Decline}); err != nil {
+		t.Errorf("an agent withdraws its own request: %v", err)
+	}
+}
+
+func (w *world) removePasskeys(person string) {
+	w.t.Helper()
+	must(w.t, w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventRemoveCredential, Subject: person}))
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+func TestAdminRefuses(t *testing.T) {
+	w := newWorld(t, "M9")
+	for name, e := range map[string]api.Event{
+		"unknown kind":     {Kind: "promote"},
+		"enrol nobody":     {Kind: api.EventEnrol},
+		"no id":            {Kind: api.EventEnrol, Principal: &api.Principal{Role: api.RoleAgent, Token: "t"}},
+		"no token":         {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Role: api.RoleAgent}},
+		"no role":          {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Token: "t"}},
+		"control in id":    {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n\n", Role: api.RoleAgent, Token: "t"}},
+		"key no JWK":       {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Role: api.RoleAgent, Token: "t", Key: []byte("{}")}},
+		"no policy":        {Kind: api.EventPolicyChange},
+		"no label":         {Kind: api.EventRiskLabel, Subject: "bank.example/pay"},
+		"no tool to label": {Kind: api.EventRiskLabel, Value: "low"},
+	} {
+		if err := w.target.Admin(ctx, auth("admin"), e); !errors.Is(err, api.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, p := range map[string]api.Principal{
+		"same id":    {ID: "agent-a", Role: api.RoleAgent, Token: "new"},
+		"same token": {ID: "agent-n", Role: api.RoleAgent, Token: token("agent-a")},
+	} {
+		if err := w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventEnrol, Principal: &p}); !errors.Is(err, api.ErrConflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for range 2 { // a repeated event is harmless
+		must(t, w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-b"}))
+	}
+}
+
+// TestEnrolment: a challenge is good for one passkey of the person it was made for.
+func TestEnrolment(t *testing.T) {
+	w := newWorld(t, "M9")
+	if _, err := w.target.BeginEnrolment(ctx, auth("approver-p")); !errors.Is(err, api.ErrForbidden) {
+		t.Errorf("a second passkey beside the first: %v", err)
+	}
+	w.removePasskeys("approver-p")
+	options, err := w.target.BeginEnrolment(ctx, auth("approver-p"))
+	must(t, err)
+	response, err := softkey.New(origin).Register(options)
+	must(t, err)
+	if err := w.target.FinishEnrolment(ctx, auth("approver-2"), response); err == nil {
+		t.Error("another person finishes the enrolment")
+	}
+	must(t, w.target.FinishEnrolment(ctx, auth("approver-p"), response))
+	if err := w.target.FinishEnrolment(ctx, auth("approver-p"), response); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("the same challenge again: %v", err)
+	}
+	w.removePasskeys("approver-p")
+	if _, err := w.target.BeginEnrolment(ctx, auth("approver-p")); err != nil {
+		t.Error(err)
+	}
+	if err := w.target.FinishEnrolment(ctx, auth("approver-p"), json.RawMessage(`{`)); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("nonsense: %v", err)
+	}
+}
+
+func TestDecide(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(w *world, id string) error
+		want string // refusals, or part of the error
+	}{
+		{"honest", func(w *world, id string) error { return w.decide(id, "approver-p", api.Approve) }, "<nil>"},
+		{"no verdict", func(w *world, id string) error {
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id})
+		}, "invalid"},
+		{"no assertion", func(w *world, id string) error {
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve})
+		}, "attest/absent"},
+		{"unreadable assertion", func(w *world, id string) error {
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: []byte(`{`)})
+		}, "attest/malformed"},
+		{"assertion of another suspension", func(w *world, id string) error {
+			other := w.pending(w.action("pay", 2))
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: w.assertion(other, "approver-p")})
+		}, "attest/challenge"},
+		{"passkey that nobody enrolled", func(w *world, id string) error {
+			return w.forged(id, softkey.Forgery{UnregisteredKey: true})
+		}, "attest/credential"},
+		{"counter that went back", func(w *world, id string) error {
+			must(w.t, w.decide(w.pending(w.action("pay", 2)), "approver-p", api.Approve))
+			zero := uint32(1)
+			return w.forged(id, softkey.Forgery{Counter: &zero})
+		}, "attest/counter"},
+		{"the requester", func(w *world, id string) error { return w.decide(id, "requester-r", api.Approve) }, "duties/requester"},
+		{"the agent", func(w *world, id string) error {
+			return w.target.Decide(ctx, auth("agent-a"), api.Decision{Suspension: id, Verdict: api.Approve})
+		}, "attest/absent duties/self"},
+		{"too late", func(w *world, id string) error { w.clock.add(ttl); return w.decide(id, "approver-p", api.Approve) }, "expiry/expired"},
+		{"in time", func(w *world, id string) error {
+			w.clock.add(ttl - time.Second)
+			return w.decide(id, "approver-p", api.Approve)
+		}, "<nil>"},
+		{"no is never too late", func(w *world, id string) error { w.clock.add(ttl); return w.decide(id, "approver-p", api.Decline) }, "<nil>"},
+		{"no needs no passkey", func(w *world, id string) error { return w.decide(id, "requester-r", api.Decline) }, "<nil>"},
+		{"clock ran back", func(w *world, id string) error {
+			w.clock.add(-time.Second)
+			return w.decide(id, "approver-p", api.Approve)
+		}, "expiry/clock"},
+		{"suspended again", func(w *world, id string) error {
+			a := w.action("pay", 2)
+			first := w.pending(a)
+			w.pending(a)
+			return w.decide(first, "approver-p", api.Approve)
+		}, "suspension/differs"},
+		{"removed passkey", func(w *world, id string) error {
+			assertion := w.assertion(id, "approver-p")
+			w.removePasskeys("approver-p")
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: assertion})
+		}, "attest/credential"},
+		{"no audit", func(w *world, id string) error {
+			a := w.assertion(id, "approver-p")
+			w.lab.Fault(api.DepAudit, true)
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: a})
+		}, "closed/unavailable"},
+		{"no store", func(w *world, id string) error {
+			a := w.assertion(id, "approver-p")
+			w.lab.Fault(api.DepStore, true)
+			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: a})
+		}, "unavailable"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, "M9")
+			a := w.action("pay", 1)
+			id := w.pending(a)
+			err := tt.do(w, id)
+			if got := refusedBy(err); got != tt.want && !strings.Contains(got, tt.want) {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			w.lab.Fault(api.DepAudit, false)
+			w.lab.Fault(api.DepStore, false)
+			st, serr := w.target.Status(ctx, auth("agent-a"), id)
+			must(t, serr)
+			if err != nil && st.Decided {
+				t.Error("a refused decision was recorded")
+			}
+		})
+	}
+}
+
+func (w *world) forged(suspension string, f softkey.Forgery) error {
+	w.t.Helper()
+	v, err := w.target.View(ctx, auth("approver-p"), suspension)
+	must(w.t, err)
+	a, err := w.keys["approver-p"].Forge(v.Assertion, f)
+	must(w.t, err)
+	return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: suspension, Verdict: api.Approve, Assertion: a})
+}
+
+// TestOneDecision: what is decided stays decided, either way.
+func TestOneDecision(t *testing.T) {
+	for _, first := range []api.Verdict{api.Approve, api.Decline} {
+		w := newWorld(t, "M9")
+		a := w.action("pay", 1)
+		id := w.pending(a)
+		must(t, w.decide(id, "approver-p", first))
+		for _, again := range []api.Verdict{api.Approve, api.Decline} {
+			for _, person := range []string{"approver-p", "approver-2"} {
+				if err := w.decide(id, person, again); !errors.Is(err, api.ErrConflict) {
+					t.Errorf("%s after %s by %s: %v", again, first, person, err)
+				}
+			}
+		}
+		st, err := w.target.Status(ctx, auth("agent-a"), id)
+		must(t, err)
+		if st.Verdict != first || (first == api.Decline) != (st.Carried.Permit == "") {
+			t.Errorf("after %s: %+v", first, st)
+		}
+	}
+}
+
+// TestDeclined: after a no there is nothing to dispatch, whatever is carried.
+func TestDeclined(t *testing.T) {
+	w := newWorld(t, "M9")
+	a := w.action("pay", 1)
+	id := w.pending(a)
+	must(t, w.decide(id, "approver-p", api.Decline))
+	d := w.collect(a, id)
+	honest := w.approved(w.action("pay", 1))
+	for name, carried := range map[string]api.Carried{
+		"nothing": {}, "what is offered": d.Carried, "a flag": {Approved: true}, "another's": honest.Carried,
+	} {
+		if o := w.dispatch(api.Dispatch{Action: a, Carried: carried}); o.Status != api.Refused {
+			t.Errorf("with %s: %s", name, o.Status)
+		}
+	}
+	if n := len(w.prov.Ledger()); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// TestStrictBeforeSuspension: what has two readings is refused before anybody is
+// asked, in a design that binds the reading, and asked about in one that does not.
+func TestStrictBeforeSuspension(t *testing.T) {
+	for name, text := range map[string]string{
+		"duplicate_key":  `{"supplier":"s-1","amount":1,"amount":2}`,
+		"case_variant":   `{"supplier":"s-1","amount":1,"Amount":2}`,
+		"unknown_field":  `{"supplier":"s-1","amount":1,"to":"me"}`,
+		"number_range":   `{"supplier":"s-1","amount":9007199254740993}`,
+		"lone_surrogate": `{"supplier":"s-1","amount":1,"memo":"\ud800"}`,
+		"missing_field":  `{"supplier":"s-1"}`,
+		"null":           `{"supplier":"s-1","amount":1,"memo":null}`,
+		"type":           `{"supplier":"s-1","amount":"1"}`,
+		"syntax":         `{"supplier"`,
+		"trailing":       `{"supplier":"s-1","amount":1}{}`,
+	} {
+		w := newWorld(t, "M9")
+		a := w.action("pay", 1)
+		honest := w.approved(a)
+		a.Arguments = []byte(text)
+		_, err := w.target.Propose(ctx, auth("agent-a"), a)
+		if got := refusedBy(err); got != "strict/"+name {
+			t.Errorf("%s: proposing: %s", name, got)
+		}
+		if _, err := w.target.Preview(ctx, auth("agent-a"), a); refusedBy(err) != "strict/"+name {
+			t.Errorf("%s: previewing: %v", name, err)
+		}
+		honest.Action.Arguments = a.Arguments
+		if o := w.dispatch(honest); o.Status != api.Refused || !strings.Contains(codes(o.Refusals), "strict/"+name) {
+			t.Errorf("%s: dispatching: %s %s", name, o.Status, codes(o.Refusals))
+		}
+		if n := len(w.entries()); n == 0 {
+			t.Error("no audit")
+		}
+	}
+	w := newWorld(t, "M3")
+	a := w.action("pay", 1)
+	a.Arguments = []byte(`{"supplier":"s-1","amount":1,"amount":2}`)
+	w.pending(a)
+}
+
+// TestGating: what needs approval is read from the tool table.
+func TestGating(t *testing.T) {
+	w := newWorld(t, "M9")
+	read, change := w.action("read", 1), w.action("set_supplier", 1)
+	change.Arguments = []byte(`{"id":"s-1","account":"LT1"}`)
+	hinted := w.action("pay", 1)
+	hinted.Hints = api.Hints{ReadOnly: true, DryRun: true}
+	for name, tt := range map[string]struct {
+		a    api.Action
+		want api.PendingState
+	}{"read": {read, api.StateExempt}, "reference": {change, api.StatePending}, "hinted": {hinted, api.StatePending}} {
+		p, err := w.target.Propose(ctx, auth("agent-a"), tt.a)
+		if err != nil || p.State != tt.want || (p.Suspension != "") != (tt.want == api.StatePending) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	w.expect("a hint", api.Dispatch{Action: hinted}, api.Refused, codes(w.dispatch(api.Dispatch{Action: hinted}).Refusals), 0)
+	w.expect("reading", api.Dispatch{Action: read}, api.Executed, "", 0)
+	unknown := w.action("launch", 1)
+	if _, err := w.target.Propose(ctx, auth("agent-a"), unknown); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("unknown tool: %v", err)
+	}
+	if _, err := w.present(w.target, "agent-a", api.Dispatch{Action: read, Siblings: []api.Action{unknown}}); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("unknown tool as a sibling: %v", err)
+	}
+	if _, err := w.present(w.target, "agent-a", api.Dispatch{Action: read, Siblings: make([]api.Action, 1000)}); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("a thousand siblings: %v", err)
+	}
+	// Without mediated or steer the same calls go through.
+	w = newWorld(t, "M9-mediated-steer")
+	w.expect("a hint believed", api.Dispatch{Action: hinted}, api.Executed, "", 1)
+	w.expect("reference data", api.Dispatch{Action: change}, api.Executed, "", 2)
+}
+
+// TestSiblings: each call is asked for by itself with percall, and lets the rest
+// of the step run without.
+func TestSiblings(t *testing.T) {
+	for mode, want := range map[string]api.Status{"M9": api.Refused, "M9-percall": api.Executed} {
+		w := newWorld(t, mode)
+		d := w.approved(w.action("pay", 1))
+		d.Siblings = []api.Action{w.action("pay", 2)}
+		o := w.dispatch(d)
+		if o.Status != api.Executed || len(o.Siblings) != 1 || o.Siblings[0].Status != want {
+			t.Errorf("%s: %+v", mode, o)
+		}
+	}
+}
+
+// TestDependenciesDown: with one of them down nothing is executed and the dispatch
+// waits; once it is back, the same approval does.
+func TestDependenciesDown(t *testing.T) {
+	for _, dep := range []api.Dependency{api.DepStore, api.DepPolicy, api.DepAudit, api.DepClock} {
+		w := newWorld(t, "M9")
+		d := w.approved(w.action("pay", 1))
+		down := func(is bool) {
+			w.lab.Fault(dep, is)
+			if dep == api.DepClock {
+				w.clock.stop(is)
+			}
+		}
+		down(true)
+		o := w.dispatch(d)
+		if o.Status != api.Held && (dep != api.DepStore || o.Status != api.Refused) || len(w.prov.Ledger()) != 0 {
+			t.Errorf("%s down: %s [%s], %d effects", dep, o.Status, codes(o.Refusals), len(w.prov.Ledger()))
+		}
+		if _, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 2)); err == nil {
+			t.Errorf("%s down: a proposal is accepted", dep)
+		}
+		down(false)
+		w.expect(string(dep)+" up again", d, api.Executed, "", 1)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for _, m := range modes.All() {
+		w := newWorld(t, m.ID)
+		about, err := w.target.Describe(ctx)
+		if err != nil || about.Name != m.ID || about.Origin != origin || !slices.Equal(about.Claims, m.Bindings.List()) {
+			t.Errorf("%s: %+v, %v", m.ID, about, err)
+		}
+	}
+}
+
+// TestHonestFlow: every mode executes what was approved, once.
+func TestHonestFlow(t *testing.T) {
+	for _, m := range modes.All() {
+		w := newWorld(t, m.ID)
+		for _, tool := range []string{"pay", "wire", "fax"} {
+			a := w.action(tool, 1)
+			p, err := w.target.Propose(ctx, auth("agent-a"), a)
+			must(t, err)
+			d := api.Dispatch{Action: a}
+			if p.State == api.StatePending {
+				must(t, w.decide(p.Suspension, "approver-p", api.Approve))
+				d = w.collect(a, p.Suspension)
+			}
+			if o := w.dispatch(d); o.Status != api.Executed {
+				t.Errorf("%s: %s: %s [%s]", m.ID, tool, o.Status, codes(o.Refusals))
+			}
+		}
+		if n := len(w.prov.Ledger()); n != 3 {
+			t.Errorf("%s: %d effects, want 3", m.ID, n)
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	proof, err := w.proof(d, 1)
+	must(t, err)
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if o, err := w.target.Dispatch(gone, api.Auth{Token: token("agent-a"), Proof: proof}, d); err == nil && o.Status == api.Executed {
+		t.Errorf("a cancelled call is executed: %+v", o)
+	}
+	if n := len(w.prov.Ledger()); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
