@@ -19,7 +19,7 @@ var _ = family(Family{
 		queued("risk_label_raised_while_the_call_waits", "the tool's risk label rises between approval and dispatch",
 			"online", []string{"incident 23"}, func(s *Stage, c *Call) { s.RaiseRisk(c, "critical") }),
 		queued("approvers_passkey_removed_while_the_call_waits", "the approver's credentials are removed between approval and dispatch",
-			"online | attest", []string{"incident 29"}, func(s *Stage, _ *Call) { s.RemoveCredentials(approver) }),
+			"attest | online & (record | challenge)", []string{"incident 29"}, func(s *Stage, _ *Call) { s.RemoveCredentials(approver) }),
 		queued("expired_while_the_call_waits", "the approval's end passes in the queue",
 			"expiry", []string{"incident 26"}, func(s *Stage, _ *Call) { s.Wait(ApprovalTTL + time.Minute) }),
 		queued("deployments_clock_set_back_after_the_end", "the approval's end passes, the gate sees that time, and its clock is set back",

@@ -15,7 +15,7 @@ var _ = family(Family{
 		{
 			Name:    "approval_store_lost_between_check_and_consume",
 			Summary: "the approval store stops answering after the checks and before the consumption",
-			Uses:    []Capability{UseFault}, Stopped: stopped("closed | once | idem"),
+			Uses:    []Capability{UseFault}, Stopped: stopped("closed | once | idem | online"),
 			Success: []string{"unverifiable:store", "none"},
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
