@@ -1,8 +1,6 @@
 package attacks
 
 import (
-	"encoding/json"
-
 	"countersign/gateway/api"
 	"countersign/scenarios"
 )
@@ -119,13 +117,4 @@ func (s *Stage) edited(m Message, claims map[string]any) Message {
 		s.must(err)
 		d.Carried.Permit = p
 	})
-}
-
-// value writes a Go value as JSON text.
-func value(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(stop{err})
-	}
-	return b
 }

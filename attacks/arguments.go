@@ -102,7 +102,7 @@ func (a Arguments) Respelled() []byte {
 		case json.Unmarshal(v, &s) == nil && s != "" && s[0] < 0x80:
 			rest, _ := json.Marshal(s[1:])
 			v = fmt.Appendf(nil, `"\u%04x%s`, s[0], rest[1:])
-		case len(v) > 0 && strings.IndexByte("-0123456789", v[0]) >= 0 && bytes.IndexAny(v, ".eE") < 0:
+		case len(v) > 0 && strings.IndexByte("-0123456789", v[0]) >= 0 && !bytes.ContainsAny(v, ".eE"):
 			v = fmt.Appendf(nil, "%s.0", v)
 		}
 		out = append(out, member{a[i].Name, v})

@@ -125,14 +125,16 @@ func (o replayOptions) run(cmd *cobra.Command, paths []string) error {
 	}
 	if err == nil && w != nil {
 		err = w.Finish(sum, time.Now())
-	} else if ctx.Err() != nil {
-		err = errors.New("interrupted")
+	}
+	advice := "PATH is a native AgentDojo log or a folder of them"
+	if err != nil && ctx.Err() != nil {
+		err, advice = errors.New("interrupted"), "an unfinished replay is not a result; delete the folder or keep it for diagnosis"
 	}
 	if err != nil {
 		if w != nil {
 			err = w.Abort(err)
 		}
-		return hint(err, "PATH is a native AgentDojo log or a folder of them; an unfinished replay is not a result")
+		return hint(err, "%s", advice)
 	}
 	if err := o.print(cmd.OutOrStdout(), sum); err != nil {
 		return err
