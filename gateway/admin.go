@@ -118,11 +118,8 @@ func (g *Gateway) BeginEnrolment(ctx context.Context, auth api.Auth) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if creds, err := g.registry.Credentials(ctx, caller.ID); err != nil {
+	if err := g.withoutPasskey(ctx, caller.ID); err != nil {
 		return nil, err
-	} else if len(creds) > 0 {
-		// A stolen token alone must not add a passkey beside the owner's.
-		return nil, fmt.Errorf("%w: %s has a passkey; an administrator removes it before another is enrolled", api.ErrForbidden, caller.ID)
 	}
 	challenge := randomBytes(challengeBytes)
 	id := base64.RawURLEncoding.EncodeToString(challenge)
@@ -132,11 +129,25 @@ func (g *Gateway) BeginEnrolment(ctx context.Context, auth api.Auth) (json.RawMe
 	return g.rp.CreationOptions(caller.ID, challenge)
 }
 
+// withoutPasskey refuses a person who has one: a stolen token alone must not add
+// a passkey beside the owner's.
+func (g *Gateway) withoutPasskey(ctx context.Context, person string) error {
+	creds, err := g.registry.Credentials(ctx, person)
+	if err == nil && len(creds) > 0 {
+		err = fmt.Errorf("%w: %s has a passkey; an administrator removes it before another is enrolled", api.ErrForbidden, person)
+	}
+	return err
+}
+
 // FinishEnrolment implements api.Target. The newest challenge of the caller
 // counts, once.
 func (g *Gateway) FinishEnrolment(ctx context.Context, auth api.Auth, response json.RawMessage) error {
 	caller, err := g.authenticate(ctx, auth, api.RolePerson)
 	if err != nil {
+		return err
+	}
+	// Again, because an enrolment may have been begun before another was finished.
+	if err := g.withoutPasskey(ctx, caller.ID); err != nil {
 		return err
 	}
 	rows, err := g.registry.s.Find(ctx, kindEnrolment, caller.ID)

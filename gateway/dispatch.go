@@ -201,7 +201,9 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		return api.Outcome{}, err
 	}
 	if refusals := g.standing(ctx, s); len(refusals) > 0 {
-		g.record(ctx, &u, api.ProviderResult{}, api.ErrNotSent)
+		if u.State == useSending { // not an earlier use whose outcome is known
+			g.record(ctx, &u, api.ProviderResult{}, api.ErrNotSent)
+		}
 		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
 	}
 	return g.execute(ctx, s, requestID, u)

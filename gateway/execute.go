@@ -135,25 +135,28 @@ func (g *Gateway) execute(ctx context.Context, s *modes.Situation, requestID str
 	return outcome, err
 }
 
-// record stores what came of a use. If the store does not take it, the use stays
-// "sending" and is reconciled when it is presented again.
+// record stores what came of a use. If the store does not take it, because it is
+// down or another instance has taken the send over, the use stays "sending" and
+// is reconciled when it is presented again.
 func (g *Gateway) record(ctx context.Context, u *use, res api.ProviderResult, err error) {
 	if u.row.ID == "" {
 		return
 	}
+	next := *u
 	var pe *api.ProviderError
 	switch {
 	case err == nil && res.Status < 400:
-		u.State, u.Result = useDone, res
+		next.State, next.Result = useDone, res
 	case err == nil:
-		u.State, u.Result = useFailed, res
+		next.State, next.Result = useFailed, res
 	case errors.As(err, &pe), errors.Is(err, api.ErrNotSent):
-		u.State = useFailed
+		next.State = useFailed
 	default:
 		return
 	}
-	if row, err := update(ctx, g.records.s, u.row, u); err == nil {
-		u.row = row
+	if row, err := update(ctx, g.records.s, u.row, next); err == nil {
+		next.row = row
+		*u = next
 	}
 }
 

@@ -169,6 +169,24 @@ func TestAdminRefuses(t *testing.T) {
 	}
 }
 
+// TestOneEnrolment: an enrolment begun before the owner's adds nothing after it.
+func TestOneEnrolment(t *testing.T) {
+	w := newWorld(t, "M9")
+	w.removePasskeys("approver-p")
+	var responses []json.RawMessage
+	for range 2 {
+		options, err := w.target.BeginEnrolment(ctx, auth("approver-p"))
+		must(t, err)
+		response, err := softkey.New(origin).Register(options)
+		must(t, err)
+		responses = append(responses, response)
+	}
+	must(t, w.target.FinishEnrolment(ctx, auth("approver-p"), responses[1]))
+	if err := w.target.FinishEnrolment(ctx, auth("approver-p"), responses[0]); !errors.Is(err, api.ErrForbidden) {
+		t.Errorf("the older enrolment is finished, too: %v", err)
+	}
+}
+
 // TestEnrolment: a challenge is good for one passkey of the person it was made for.
 func TestEnrolment(t *testing.T) {
 	w := newWorld(t, "M9")
@@ -184,10 +202,10 @@ func TestEnrolment(t *testing.T) {
 		t.Error("another person finishes the enrolment")
 	}
 	must(t, w.target.FinishEnrolment(ctx, auth("approver-p"), response))
+	w.removePasskeys("approver-p")
 	if err := w.target.FinishEnrolment(ctx, auth("approver-p"), response); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("the same challenge again: %v", err)
 	}
-	w.removePasskeys("approver-p")
 	if _, err := w.target.BeginEnrolment(ctx, auth("approver-p")); err != nil {
 		t.Error(err)
 	}
