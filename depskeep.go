@@ -30,5 +30,12 @@ import (
 	_ "gonum.org/v1/plot/vg/vgimg"
 	_ "gonum.org/v1/plot/vg/vgsvg"
 	_ "modernc.org/sqlite"
+	_ "github.com/c2sp/wycheproof"
+	_ "github.com/go-json-experiment/json"
+	_ "github.com/jstemmer/go-junit-report/v2/junit"
+	_ "github.com/owenrumney/go-sarif/v3/pkg/report"
+	_ "github.com/yuin/goldmark"
+	_ "golang.org/x/net/html"
+	_ "go.yaml.in/yaml/v3"
 	_ "pgregory.net/rapid"
 )
