@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -36,6 +35,15 @@ var (
 	ctx   = context.Background()
 	start = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
 )
+
+// tb is what tests, benchmarks and the tests of rapid have in common.
+type tb interface {
+	Helper()
+	Error(...any)
+	Errorf(string, ...any)
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
 
 // tools is a small table with one tool of each guarantee and class.
 func tools() []api.Tool {
@@ -118,7 +126,7 @@ func (h *hooked) Lookup(ctx context.Context, q api.LookupQuery) (api.ProviderRes
 
 // world is a gateway with everything around it.
 type world struct {
-	t          testing.TB
+	t          tb
 	clock      *testClock
 	prov       *hooked
 	target     api.Target
@@ -178,7 +186,7 @@ func auth(id string) api.Auth {
 }
 
 // deployment is a fresh world without a gateway in it.
-func deployment(t testing.TB) (api.Deployment, *testClock, *hooked) {
+func deployment(t tb) (api.Deployment, *testClock, *hooked) {
 	t.Helper()
 	clock := &testClock{now: start}
 	w, err := provider.New(provider.Config{
@@ -193,9 +201,9 @@ func deployment(t testing.TB) (api.Deployment, *testClock, *hooked) {
 	}, clock, p
 }
 
-func newWorld(t testing.TB, mode string) *world { return newWorldOn(t, mode, store.NewMemory()) }
+func newWorld(t tb, mode string) *world { return newWorldOn(t, mode, store.NewMemory()) }
 
-func newWorldOn(t testing.TB, mode string, s store.Store) *world {
+func newWorldOn(t tb, mode string, s store.Store) *world {
 	t.Helper()
 	m, err := modes.Get(mode)
 	must(t, err)
@@ -225,7 +233,7 @@ func (w *world) enrol(p api.Principal) {
 	}
 }
 
-func must(t testing.TB, err error) {
+func must(t tb, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

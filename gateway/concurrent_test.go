@@ -1,0 +1,259 @@
+package gateway_test
+
+import (
+	"bufio"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"countersign/audit"
+	"countersign/gateway"
+	"countersign/gateway/api"
+	"countersign/gateway/store"
+	"countersign/modes"
+	"countersign/oracles/softkey"
+	"countersign/scenarios/provider"
+)
+
+const workers = 8
+
+// TestWorkers: eight workers present one permit at the same moment, a thousand
+// times over; each time exactly one effect is made.
+func TestWorkers(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
+	w := newWorld(t, "M9")
+	for round := range rounds {
+		d := w.approved(w.action("pay", round+1))
+		var gate, done sync.WaitGroup
+		gate.Add(1)
+		statuses := make([]api.Status, workers)
+		errs := make([]error, workers)
+		for i := range workers {
+			done.Go(func() {
+				gate.Wait()
+				var o api.Outcome
+				o, errs[i] = w.present(w.target, "agent-a", d)
+				statuses[i] = o.Status
+			})
+		}
+		gate.Done()
+		done.Wait()
+		must(t, errors.Join(errs...))
+		if err := oneExecuted(statuses); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if n := len(w.prov.Ledger()); n != round+1 {
+			t.Fatalf("round %d: %d effects, want %d", round, n, round+1)
+		}
+	}
+}
+
+// oneExecuted wants one worker to have executed and the others to have been
+// answered with its result, held while it was at it, or refused.
+func oneExecuted(statuses []api.Status) error {
+	n := 0
+	for _, s := range statuses {
+		switch s {
+		case api.Executed:
+			n++
+		case api.Absorbed, api.Held, api.Refused:
+		default:
+			return fmt.Errorf("an outcome is %q", s)
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("%d executed: %v", n, statuses)
+	}
+	return nil
+}
+
+// A workOrder is what the parent tells a worker process.
+type workOrder struct {
+	Dispatch api.Dispatch
+	Proof    string
+}
+
+// A workReport is what came of it.
+type workReport struct {
+	Status api.Status
+	Err    string
+}
+
+const workerEnv = "COUNTERSIGN_TEST_WORKER"
+
+// TestMain turns the test binary into a worker process when it is asked to be one.
+func TestMain(m *testing.M) {
+	if os.Getenv(workerEnv) != "" {
+		if err := work(os.Stdin, os.Stdout, os.Args[len(os.Args)-3:]); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// sharedGateway makes an M9 gateway as every process does: over one database file,
+// one provider and the same keys.
+func sharedGateway(file, keyFile, providerURL string) (*gateway.Gateway, *store.SQLite, error) {
+	m, err := modes.Get("M9")
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	priv, err := x509.ParseECPrivateKey(der)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := modes.KeysFrom(issuer, priv, []byte(strings.Repeat("s", 32)))
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := provider.NewClient(providerURL, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := store.OpenSQLite(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := gateway.New(ctx, gateway.Config{
+		Mode: m, Approvals: s, Registry: s, Audit: audit.NewMemory(), Keys: keys,
+		Deployment: api.Deployment{
+			Issuer: issuer, Tools: tools(), Provider: client, Directory: client, Clock: &testClock{now: start}, ApprovalTTL: ttl,
+			AdminToken: adminToken, AuditorToken: auditToken, Origin: origin, ProviderCredential: credential,
+		},
+	})
+	return g, s, err
+}
+
+// work is the life of a worker process: it says that it is ready, then answers
+// each order, a line of JSON, with a report.
+func work(in io.Reader, out io.Writer, args []string) error {
+	g, s, err := sharedGateway(args[0], args[1], args[2])
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	reports := json.NewEncoder(out)
+	if err := reports.Encode(workReport{}); err != nil {
+		return err
+	}
+	for orders := json.NewDecoder(in); ; {
+		var o workOrder
+		if err := orders.Decode(&o); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		outcome, err := g.Dispatch(ctx, api.Auth{Token: token("agent-a"), Proof: o.Proof}, o.Dispatch)
+		r := workReport{Status: outcome.Status}
+		if err != nil {
+			r.Err = err.Error()
+		}
+		if err := reports.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+// TestProcesses: eight processes over one SQLite file present one permit at the
+// same moment; each time exactly one effect is made. Fifty permits keep it short;
+// COUNTERSIGN_TEST_PERMITS sets another number.
+func TestProcesses(t *testing.T) {
+	permits := 50
+	if text := os.Getenv("COUNTERSIGN_TEST_PERMITS"); text != "" {
+		_, err := fmt.Sscan(text, &permits)
+		must(t, err)
+	}
+	if testing.Short() {
+		permits = 5
+	}
+	dir := t.TempDir()
+	file, keyFile := filepath.Join(dir, "approvals.db"), filepath.Join(dir, "key")
+	der, err := x509.MarshalECPrivateKey(agentKey())
+	must(t, err)
+	must(t, os.WriteFile(keyFile, der, 0o600))
+	prov, err := provider.New(provider.Config{Tools: tools(), Records: records(), Reader: "struct", Clock: &testClock{now: start}})
+	must(t, err)
+	server := httptest.NewServer(provider.Handler(prov))
+	defer server.Close()
+
+	g, s, err := sharedGateway(file, keyFile, server.URL)
+	must(t, err)
+	defer s.Close()
+	w := &world{t: t, clock: &testClock{now: start}, target: g, keys: map[string]*softkey.Key{}}
+	for _, p := range people() {
+		w.enrol(p)
+	}
+
+	type process struct {
+		orders  *json.Encoder
+		reports *json.Decoder
+	}
+	var processes []process
+	for range workers {
+		cmd := exec.Command(os.Args[0], file, keyFile, server.URL)
+		cmd.Env = append(os.Environ(), workerEnv+"=1")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		must(t, err)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		t.Cleanup(func() {
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("a worker process: %v", err)
+			}
+		})
+		processes = append(processes, process{json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))})
+	}
+	for _, p := range processes {
+		must(t, p.reports.Decode(&workReport{}))
+	}
+	for round := range permits {
+		d := w.approved(w.action("pay", round+1))
+		orders := make([]workOrder, workers)
+		for i := range orders {
+			d.RequestID = fmt.Sprintf("req-%d-%d", round, i)
+			proof, err := proofAt(d, fmt.Sprintf("proof-%d-%d", round, i), start)
+			must(t, err)
+			orders[i] = workOrder{d, proof}
+		}
+		for i, p := range processes {
+			must(t, p.orders.Encode(orders[i]))
+		}
+		statuses := make([]api.Status, workers)
+		for i, p := range processes {
+			var r workReport
+			must(t, p.reports.Decode(&r))
+			if r.Err != "" {
+				t.Errorf("round %d: process %d: %s", round, i, r.Err)
+			}
+			statuses[i] = r.Status
+		}
+		if err := oneExecuted(statuses); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if n := len(prov.Ledger()); n != round+1 {
+			t.Fatalf("round %d: %d effects, want %d", round, n, round+1)
+		}
+	}
+}
