@@ -1,0 +1,391 @@
+// Package docs holds no code: the tests of this folder write its generated pages
+// from the tables of the code, and fail when a page is out of date.
+//
+//	go test ./docs -update
+package docs
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"countersign/attacks"
+	"countersign/gateway/api"
+	"countersign/modes"
+	"countersign/scenarios"
+)
+
+var update = flag.Bool("update", false, "write the generated pages")
+
+// TestGeneratedPages holds each page against the code.
+func TestGeneratedPages(t *testing.T) {
+	for name, generate := range map[string]func(*testing.T, *page){
+		"modes.md": modesPage, "attacks.md": attacksPage, "bindings.md": bindingsPage,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p page
+			generate(t, &p)
+			if *update {
+				if err := os.WriteFile(name, p.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Equal(text, p.Bytes()) {
+				return
+			}
+			is, want := strings.Split(string(text), "\n"), strings.Split(p.String(), "\n")
+			for i := range want {
+				if i >= len(is) || is[i] != want[i] {
+					t.Fatalf("%s is out of date from line %d on; write it with: go test ./docs -update\nwant %s", name, i+1, want[i])
+				}
+			}
+			t.Fatalf("%s has lines too many; write it with: go test ./docs -update", name)
+		})
+	}
+}
+
+// A page is Markdown in the making.
+type page struct{ bytes.Buffer }
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n", args...) }
+
+func (p *page) head(title, source string) {
+	p.line("<!-- Written from %s. Do not edit; run: go test ./docs -update -->", source)
+	p.line("# %s\n", title)
+}
+
+// table writes a table. Cells keep no character that would end one.
+func (p *page) table(header []string, rows [][]string) {
+	p.row(header)
+	p.row(slices.Repeat([]string{"---"}, len(header)))
+	for _, r := range rows {
+		p.row(r)
+	}
+	p.line("")
+}
+
+func (p *page) row(cells []string) {
+	for i, c := range cells {
+		cells[i] = strings.ReplaceAll(strings.Join(strings.Fields(c), " "), "|", "\\|")
+	}
+	p.line("| %s |", strings.Join(cells, " | "))
+}
+
+func code(names ...string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = "`" + n + "`"
+	}
+	return strings.Join(out, ", ")
+}
+
+func texts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, x := range list {
+		out[i] = string(x)
+	}
+	return out
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+func modesPage(_ *testing.T, p *page) {
+	p.head("The approval designs", "the table in package modes")
+	p.line("A mode is a set of [bindings](bindings.md) and a way in which the approval travels from the decision to the dispatch.")
+	p.line("Each is what a competent engineer who chose that design would write; no line exists so that an attack works.")
+	p.line("M0 is the control. `countersign run --modes M9-args-once` runs M9 without the bindings named.\n")
+	all := modes.All()
+	var rows [][]string
+	for _, m := range all {
+		rows = append(rows, []string{"**" + m.ID + "**", code(m.Name), m.Title, code(string(m.Carrier)), m.ModelledOn, orDash(m.Note)})
+	}
+	p.table([]string{"id", "name", "what the design does", "carries", "modelled on", "note"}, rows)
+
+	p.line("## Modes × bindings\n")
+	p.line("● is enforced; ○ comes with a stronger binding (`once` for `seen`, `suspension` for `run` and `call`).\n")
+	header := []string{"binding"}
+	for _, m := range all {
+		header = append(header, m.ID)
+	}
+	rows = nil
+	for _, b := range api.Bindings() {
+		row := []string{code(string(b))}
+		for _, m := range all {
+			switch {
+			case m.Bindings[b]:
+				row = append(row, "●")
+			case m.Has(b):
+				row = append(row, "○")
+			default:
+				row = append(row, "")
+			}
+		}
+		rows = append(rows, row)
+	}
+	p.table(header, rows)
+
+	p.line("## What a design carries\n")
+	docs := constants("../modes/carrier.go", "CarrierName")
+	rows = nil
+	for _, m := range all {
+		if d := docs[string(m.Carrier)]; d != "" && !slices.ContainsFunc(rows, func(r []string) bool { return r[0] == code(string(m.Carrier)) }) {
+			rows = append(rows, []string{code(string(m.Carrier)), d})
+		}
+	}
+	p.table([]string{"name", "meaning"}, rows)
+}
+
+func bindingsPage(t *testing.T, p *page) {
+	p.head("The bindings", "package api, the modes and the conditions of the attacks")
+	p.line("A binding is one independent check that ties an execution to an approval. Checks read and change nothing; the approval is")
+	p.line("spent after all of them have passed. A binding that compares is worth nothing unless what it compares with is authentic:")
+	p.line("`record`, or `signed`, or `attest` with `challenge`. `once` does what `seen` does, `suspension` what `run` and `call` do.\n")
+	docs := constants("../gateway/api/binding.go", "Binding")
+	var rows [][]string
+	for _, b := range api.Bindings() {
+		d := docs[string(b)]
+		if d == "" {
+			t.Errorf("the constant of %s has no comment", b)
+		}
+		var in []string
+		for _, m := range modes.All() {
+			if m.Has(b) {
+				in = append(in, m.ID)
+			}
+		}
+		var stops []string
+		for _, f := range attacks.All() {
+			if slices.ContainsFunc(f.Variants, func(v attacks.Variant) bool { return slices.Contains(v.Stopped.Bindings(), b) }) {
+				stops = append(stops, f.ID)
+			}
+		}
+		rows = append(rows, []string{code(string(b)), d, strings.Join(in, " "), strings.Join(stops, " ")})
+	}
+	p.table([]string{"binding", "the check", "in", "has a part in stopping"}, rows)
+
+	p.line("## What is lost without it\n")
+	p.line("The smallest group of bindings, this one among them, without which M9 lets an attack through that it stops as long as any of")
+	p.line("the group is there. Bindings that appear in groups only double each other. The groups are computed from the conditions")
+	p.line("(for a provider that answers look-ups) and measured by the ablation test of attacks/harness.\n")
+	rows = nil
+	for _, b := range api.Bindings() {
+		group, variant := smallestLoss(b)
+		if group == nil {
+			t.Errorf("no loss of %s opens anything", b)
+		}
+		rows = append(rows, []string{code(string(b)), code(texts(group)...), variant})
+	}
+	p.table([]string{"binding", "smallest loss", "lets through, for one"}, rows)
+}
+
+// smallestLoss finds the first smallest minimal cut that has b.
+func smallestLoss(b api.Binding) (group []api.Binding, variant string) {
+	for _, f := range attacks.All() {
+		for _, v := range f.Variants {
+			opens := func(lost []api.Binding) bool {
+				left := slices.DeleteFunc(api.Bindings(), func(x api.Binding) bool { return slices.Contains(lost, x) })
+				return !v.Stopped.Holds(left, string(api.GuaranteeLookup))
+			}
+			lost := api.Bindings()
+			for _, x := range api.Bindings() {
+				rest := slices.DeleteFunc(slices.Clone(lost), func(y api.Binding) bool { return y == x })
+				if x != b && opens(rest) {
+					lost = rest
+				}
+			}
+			rest := slices.DeleteFunc(slices.Clone(lost), func(y api.Binding) bool { return y == b })
+			if !opens(rest) && (group == nil || len(lost) < len(group)) {
+				group, variant = lost, f.ID+" "+code(v.Name)
+			}
+		}
+	}
+	return group, variant
+}
+
+func attacksPage(_ *testing.T, p *page) {
+	p.head("The attacks", "the catalogue in package attacks")
+	variants, twins := 0, 0
+	for _, f := range attacks.All() {
+		variants += len(f.Variants)
+		twins += len(f.Twins)
+	}
+	p.line("Twelve families, %d variants, %d benign twins, over %d scenarios. A variant is an honest flow with one hostile step.", variants, twins, len(scenarios.All()))
+	p.line("*Stopped by* is its stopping condition over [bindings](bindings.md): a mode is predicted to block it iff its bindings satisfy")
+	p.line("the condition; `@idempotent` and its like are facts about the provider. *Counts if* lists the referee's reasons that make it a")
+	p.line("success, where {role} stands for the field that plays a role in the scenario. A twin must complete in every mode.\n")
+
+	p.line("## Capabilities of the adversary\n")
+	docs := constants("../attacks/attacks.go", "Capability")
+	used := map[string]int{}
+	for _, f := range attacks.All() {
+		for _, v := range f.Variants {
+			for _, u := range v.Uses {
+				used[string(u)]++
+			}
+		}
+	}
+	var rows [][]string
+	for _, c := range slices.Sorted(maps.Keys(docs)) {
+		rows = append(rows, []string{code(c), docs[c], strconv.Itoa(used[c])})
+	}
+	p.table([]string{"name", "the adversary can", "variants"}, rows)
+	p.line("Never: forge a signature, hold the agent's or the approver's key, write the approval store but through its decision address,")
+	p.line("read or change the gateway's memory, control the approver's browser.\n")
+
+	incidents := map[int][]string{}
+	for _, f := range attacks.All() {
+		p.line("## %s %s\n", f.ID, f.Title)
+		p.line("Mainly stopped by `%s`.\n", f.Main)
+		rows = nil
+		for _, v := range f.Variants {
+			also := ""
+			if len(v.AlsoNamed) > 0 {
+				also = " (a look-up may name " + code(texts(v.AlsoNamed)...) + ")"
+			}
+			rows = append(rows, []string{code(v.Name) + ": " + v.Summary, code(texts(v.Uses)...), code(v.Stopped.String()) + also,
+				code(v.Success...), orDash(strings.Join(v.References, ", "))})
+		}
+		p.table([]string{"variant", "uses", "stopped by", "counts if", "references"}, rows)
+		for _, v := range f.Twins {
+			p.line("Twin `%s`: %s. Effects: %d.\n", v.Name, v.Summary, v.Effects)
+		}
+		for _, v := range slices.Concat(f.Variants, f.Twins) {
+			for _, r := range v.References {
+				if n, err := strconv.Atoi(strings.TrimPrefix(r, "incident ")); err == nil {
+					incidents[n] = append(incidents[n], f.ID+" "+code(v.Name))
+				}
+			}
+		}
+		notApplicable(p, f)
+	}
+
+	p.line("## Field incidents reproduced\n")
+	p.line("The numbers are those of the project's list of public reports.\n")
+	rows = nil
+	for _, n := range slices.Sorted(maps.Keys(incidents)) {
+		rows = append(rows, []string{strconv.Itoa(n), strings.Join(incidents[n], ", ")})
+	}
+	p.table([]string{"incident", "variants"}, rows)
+}
+
+// notApplicable lists where variants of a family are not tried, and why.
+func notApplicable(p *page, f attacks.Family) {
+	type cell struct{ variant, reason string }
+	var order []cell
+	where := map[cell][]string{}
+	for _, v := range slices.Concat(f.Variants, f.Twins) {
+		for _, sc := range scenarios.All() {
+			if why := v.NotApplicable(sc); why != "" {
+				c := cell{v.Name, why}
+				if where[c] == nil {
+					order = append(order, c)
+				}
+				where[c] = append(where[c], sc.ID)
+			}
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	p.line("Not applicable:\n")
+	for _, c := range order {
+		p.line("- `%s` in %s: %s.", c.variant, strings.Join(where[c], ", "), strings.TrimSuffix(c.reason, "."))
+	}
+	p.line("")
+}
+
+// constants returns the comments of the string constants of a type, by value.
+func constants(file, typ string) map[string]string {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		panic(err)
+	}
+	out, names := map[string]string{}, map[string]string{}
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			if id, ok := v.Type.(*ast.Ident); !ok || id.Name != typ || len(v.Values) != 1 {
+				continue
+			}
+			value, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				panic(err)
+			}
+			names[v.Names[0].Name] = value
+			text := v.Doc.Text() + v.Comment.Text()
+			out[value] = strings.TrimSuffix(strings.TrimSpace(strings.TrimPrefix(text, v.Names[0].Name+" ")), ".")
+		}
+	}
+	for value, text := range out { // a page knows the values and not their names in Go
+		out[value] = regexp.MustCompile(`\b[A-Z]\w+\b`).ReplaceAllStringFunc(text, func(word string) string {
+			if v, ok := names[word]; ok {
+				return code(v)
+			}
+			return word
+		})
+	}
+	return out
+}
+
+// TestArchitecturePage: the hand-written page names every package, and no other.
+func TestArchitecturePage(t *testing.T) {
+	text, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		named[m[1]] = true
+	}
+	there := map[string]bool{}
+	err = filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || len(d.Name()) > 2 && d.Name()[0] == '.') {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			there[strings.TrimPrefix(filepath.ToSlash(filepath.Dir(name)), "../")] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(there, "..")
+	if a, b := slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(there)); !slices.Equal(a, b) {
+		t.Errorf("architecture.md has a row for\n%v, and the packages are\n%v", a, b)
+	}
+	for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat(m[1]); err != nil {
+			t.Errorf("architecture.md links to %s: %v", m[1], err)
+		}
+	}
+}
