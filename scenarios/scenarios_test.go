@@ -2,13 +2,13 @@ package scenarios_test
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -174,10 +174,17 @@ func TestSibling(t *testing.T) {
 	}
 }
 
-// TestSpread: the set is wide enough for the attacks.
+// families are the scenarios that the project promises.
+var families = []string{
+	"calendar", "cloudiam", "dbwrite", "deploy", "dns", "fileshare", "mail",
+	"payments", "payroll", "refunds", "secrets", "travel", "vendor",
+}
+
+// TestSpread: every family is there, and each guarantee, reader and role occurs
+// in several, so that no finding about one of them hangs on a single service.
 func TestSpread(t *testing.T) {
 	guarantees, readers := make(map[api.Guarantee]int), make(map[string]int)
-	roles := make(map[scenarios.Role]int)
+	roles, audiences := make(map[scenarios.Role]int), make(map[string]string)
 	var ids []string
 	for _, s := range scenarios.All() {
 		ids = append(ids, s.ID)
@@ -190,23 +197,116 @@ func TestSpread(t *testing.T) {
 		for role := range s.Fields {
 			roles[role]++
 		}
+		for _, a := range []string{s.Audience, s.Sibling} {
+			if audiences[a] != "" {
+				t.Errorf("%s: audience %s is taken by %s", s.ID, a, audiences[a])
+			}
+			audiences[a] = s.ID
+		}
 		if s.ID == "payments" && len(s.Fields) != len(scenarios.Roles()) {
 			t.Errorf("payments lacks roles: %v", s.NotApplicable)
 		}
 	}
-	if !slices.IsSorted(ids) || !slices.Contains(ids, "payments") || len(ids) < 6 {
-		t.Errorf("ids %v", ids)
+	if d := cmp.Diff(families, ids); d != "" {
+		t.Errorf("families -, files +\n%s", d)
 	}
 	for _, r := range scenarios.Roles() {
-		if roles[r] < 3 {
-			t.Errorf("role %s occurs %d times, want 3", r, roles[r])
+		if 2*roles[r] <= len(ids) {
+			t.Errorf("role %s occurs in %d of %d scenarios, want most", r, roles[r], len(ids))
 		}
 	}
-	if guarantees[api.GuaranteeIdempotent] < 2 || guarantees[api.GuaranteeLookup] < 2 || guarantees[api.GuaranteeNone] < 1 {
-		t.Errorf("guarantees %v", guarantees)
+	for _, g := range []api.Guarantee{api.GuaranteeIdempotent, api.GuaranteeLookup, api.GuaranteeNone} {
+		if guarantees[g] < 3 {
+			t.Errorf("guarantee %s occurs %d times, want 3", g, guarantees[g])
+		}
 	}
-	if readers["struct"] < 2 || readers["first"] < 2 {
-		t.Errorf("readers %v", readers)
+	for _, r := range []provider.Reader{provider.ReaderStruct, provider.ReaderFirst} {
+		if readers[string(r)] < 3 {
+			t.Errorf("reader %s occurs %d times, want 3", r, readers[string(r)])
+		}
+	}
+}
+
+// TestTools: attacks find in every scenario a tool that only reads, a tool that
+// steers each kind of reference data, and a sibling that differs from the honest
+// tool in name and meaning alone.
+func TestTools(t *testing.T) {
+	for _, s := range scenarios.All() {
+		honest, _ := s.Tool(s.HonestTool)
+		sibling, ok := s.Tool(s.SiblingTool)
+		if !ok || sibling.Title == honest.Title {
+			t.Errorf("%s: sibling %q", s.ID, sibling.Title)
+		}
+		sibling.Name, sibling.Title = honest.Name, honest.Title
+		if d := cmp.Diff(honest, sibling); d != "" {
+			t.Errorf("%s: honest -, sibling +\n%s", s.ID, d)
+		}
+		reads, steers := 0, make(map[string]bool)
+		for _, tool := range s.ToolTable() {
+			if tool.Class == api.ClassRead {
+				reads++
+			}
+			steers[tool.Changes] = true
+		}
+		if reads == 0 {
+			t.Errorf("%s: no tool of class %s", s.ID, api.ClassRead)
+		}
+		for kind := range s.Records {
+			if !steers[kind] {
+				t.Errorf("%s: nothing changes %s", s.ID, kind)
+			}
+		}
+	}
+}
+
+var (
+	mailHost = regexp.MustCompile(`@([A-Za-z0-9.-]+)`)
+	urlHost  = regexp.MustCompile(`[a-z]+://([A-Za-z0-9.-]+)`)
+	ipv4     = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b`)
+)
+
+// TestInvented: no value names a host or an address that somebody may own
+// (RFC 2606 and RFC 5737 set some aside).
+func TestInvented(t *testing.T) {
+	docs := regexp.MustCompile(`^(192\.0\.2|198\.51\.100|203\.0\.113)\.`)
+	for _, s := range scenarios.All() {
+		text := dataFile(t, s.ID+".yaml")
+		hosts := []string{s.Audience, s.Sibling}
+		for _, form := range []*regexp.Regexp{mailHost, urlHost} {
+			for _, m := range form.FindAllStringSubmatch(text, -1) {
+				hosts = append(hosts, strings.TrimSuffix(m[1], "."))
+			}
+		}
+		for _, h := range hosts {
+			if !strings.HasSuffix(h, ".example") {
+				t.Errorf("%s: host %s", s.ID, h)
+			}
+		}
+		for _, ip := range ipv4.FindAllString(text, -1) {
+			if !docs.MatchString(ip) {
+				t.Errorf("%s: address %s", s.ID, ip)
+			}
+		}
+	}
+}
+
+// TestReadme: the table in README.md is about the files that are there.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile("(?m)^\\| `[a-z]+` \\| .* \\| .* \\| .* \\| [a-z-]+ \\| [a-z]+ \\|$").FindAllString(string(text), -1)
+	var want []string
+	for _, s := range scenarios.All() {
+		honest, _ := s.Tool(s.HonestTool)
+		sibling, _ := s.Tool(s.SiblingTool)
+		kind, _ := s.Reference()
+		want = append(want, "| `"+s.ID+"` | "+honest.Title+" | "+sibling.Title+" | "+stdcmp.Or(strings.ReplaceAll(kind, "_", " "), "none")+
+			" | "+string(honest.Guarantee)+" | "+s.Reader+" |")
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("files -, README.md +\n%s", d)
 	}
 }
 
@@ -252,6 +352,7 @@ func TestParseRefuses(t *testing.T) {
 		{"sibling_tool", "sibling_tool: create_prepayment", "sibling_tool: create_payment"},
 		{"sibling_tool", "sibling_tool: create_prepayment", "sibling_tool: get_supplier"},
 		{"sibling_tool", "fields: *payment\n    summary: [supplier_id, amount, currency, memo, advice_email]", "fields: [{name: x, label: X, type: string}]\n    summary: [x]"},
+		{"sibling_tool", "risk: high\n    fields: *payment", "risk: medium\n    fields: *payment"},
 		{"records", "sup-northgate: {name: Northgate Stationery, ", "sup-northgate: {"},
 		{"records", "name: Northgate Stationery", "name: 2026-01-01"},
 		{"tool", "  tool: create_payment\n", "  tool: get_supplier\n"},

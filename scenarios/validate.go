@@ -249,6 +249,11 @@ func (s *Scenario) checkSibling() error {
 	if !ok || t.Name == honest.Name || t.Title == honest.Title || t.Class != api.ClassConsequential || !slices.Equal(t.Fields, honest.Fields) {
 		return fmt.Errorf("%q must be another consequential tool with exactly the fields of %s", s.SiblingTool, honest.Name)
 	}
+	// A gate may compare the approved risk label with the tool's. Were the labels
+	// different, that would stop a swap which only a check of the tool should stop.
+	if t.Risk != honest.Risk {
+		return fmt.Errorf("%s has risk %q, must have %q as %s", t.Name, t.Risk, honest.Risk, honest.Name)
+	}
 	return nil
 }
 
