@@ -54,9 +54,12 @@ func TestWorkers(t *testing.T) {
 		if err := oneExecuted(statuses); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		if n := len(w.prov.Ledger()); n != round+1 {
+		if n := w.prov.effects.Load(); n != int64(round+1) {
 			t.Fatalf("round %d: %d effects, want %d", round, n, round+1)
 		}
+	}
+	if n := len(w.prov.Ledger()); n != rounds {
+		t.Fatalf("%d effects in the ledger, want %d", n, rounds)
 	}
 }
 

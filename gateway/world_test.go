@@ -109,10 +109,20 @@ func (c *testClock) stop(down bool) {
 	c.down = down
 }
 
-// hooked is a provider on whose calls something else may happen.
+// hooked is a provider that counts its effects, and on whose calls something else
+// may happen.
 type hooked struct {
 	*provider.World
+	effects  atomic.Int64
 	onLookup func()
+}
+
+func (h *hooked) Execute(ctx context.Context, r api.ProviderRequest) (api.ProviderResult, error) {
+	res, err := h.World.Execute(ctx, r)
+	if err == nil && res.Status < 400 && !res.Replayed {
+		h.effects.Add(1)
+	}
+	return res, err
 }
 
 func (h *hooked) Lookup(ctx context.Context, q api.LookupQuery) (api.ProviderResult, bool, error) {
