@@ -76,6 +76,9 @@ func (l hostileLab) Second(ctx context.Context) (api.Target, error) {
 // reaching is the catalogue without the one attack that never calls the target.
 func reaching() []attacks.Family {
 	fs := attacks.All()
+	if raced {
+		fs = fs[3:7]
+	}
 	for i := range fs {
 		fs[i].Variants = slices.DeleteFunc(slices.Clone(fs[i].Variants), func(v attacks.Variant) bool { return v.Name == "executor_called_directly" })
 	}
@@ -186,7 +189,7 @@ func TestHostileTargets(t *testing.T) {
 				}
 			}
 			for _, o := range slices.Concat(tt.attack, tt.benign) {
-				if !seen[o] {
+				if !seen[o] && !raced {
 					t.Errorf("nothing is recorded as %s", o)
 				}
 			}
