@@ -37,12 +37,12 @@ const (
 
 // An Answer is what a target said to one step, in the words of the records.
 type Answer struct {
-	Status   api.Status
-	Refusals []api.Refusal
+	Status   api.Status    `json:"status"`
+	Refusals []api.Refusal `json:"refusals,omitempty"`
 	// Approver says that the approver declined what it was shown.
-	Approver bool
+	Approver bool `json:"approver,omitempty"`
 	// Hostile says that the step was the adversary's.
-	Hostile bool
+	Hostile bool `json:"hostile,omitempty"`
 }
 
 // A Call is one action on its way, with what the person behind it wants.
@@ -90,6 +90,8 @@ func (c *Call) Args() Arguments {
 type Message struct {
 	Agent    *Agent
 	Dispatch api.Dispatch
+
+	collected *Message // what the worker had before anything was done to it
 }
 
 // With returns a copy that was changed in the queue.
@@ -126,8 +128,10 @@ type Stage struct {
 
 	// History is what the referee judges from; Answers is what the target said;
 	// Prompts and Characters are the approvers' work.
+	// Events tell the same as a story.
 	History    referee.History
 	Answers    []Answer
+	Events     []Event
 	Prompts    int
 	Characters int
 }
@@ -287,7 +291,12 @@ func (s *Stage) Field(r scenarios.Role) string {
 
 // Tamper announces the adversary's step: what is answered from here on answers
 // the adversary.
-func (s *Stage) Tamper() { s.tampered = true }
+func (s *Stage) Tamper() {
+	if !s.tampered {
+		s.event(Event{Kind: EventTampered, Who: theAdversary})
+	}
+	s.tampered = true
+}
 
 // Tampered reports whether the script reached the adversary's step.
 func (s *Stage) Tampered() bool { return s.tampered }
@@ -295,6 +304,9 @@ func (s *Stage) Tampered() bool { return s.tampered }
 func (s *Stage) answer(a Answer) {
 	a.Hostile = s.tampered
 	s.Answers = append(s.Answers, a)
+	if !a.Approver { // that is in the story as a decision
+		s.event(Event{Kind: EventAnswered, Who: theTarget, Status: a.Status, Refusals: a.Refusals})
+	}
 }
 
 // refused records a refusal and ends the script; any other error ends the trial.
@@ -330,11 +342,13 @@ func (s *Stage) Call(n int) *Call {
 // Propose asks for approval of a call.
 func (s *Stage) Propose(c *Call) {
 	c.proposed = s.now()
+	s.event(Event{Kind: EventProposed, Who: c.Agent.ID, Call: sent(c.Action)})
 	p, err := s.target.Propose(s.ctx, api.Auth{Token: c.Agent.token}, c.Action)
 	if err != nil {
 		s.refused(err)
 	}
 	c.State, c.Suspension, c.SuspendedAt = p.State, p.Suspension, p.SuspendedAt
+	s.event(Event{Kind: EventSuspended, Who: theTarget, State: p.State, Suspension: p.Suspension})
 	switch p.State {
 	case api.StatePending:
 		s.newest[place(c.Action)] = p.Suspension
@@ -359,6 +373,7 @@ func (s *Stage) ReviewBy(c *Call, id string) {
 	if err != nil {
 		s.refused(err)
 	}
+	s.event(Event{Kind: EventShown, Who: id, View: &view})
 	reading := s.oracle.Decide(view, c.intent())
 	s.Prompts++
 	s.Characters += reading.Characters
@@ -367,7 +382,7 @@ func (s *Stage) ReviewBy(c *Call, id string) {
 		d.Assertion, err = p.key.Assert(view.Assertion)
 		s.must(err)
 	}
-	s.Decide(c, id, view, d)
+	s.decide(c, id, view, d, reading.Why)
 	if d.Verdict != api.Approve {
 		s.answer(Answer{Status: api.Refused, Approver: true})
 		panic(stop{})
@@ -376,6 +391,11 @@ func (s *Stage) ReviewBy(c *Call, id string) {
 
 // Decide posts a decision as somebody, and notes it as that somebody's.
 func (s *Stage) Decide(c *Call, id string, view api.View, d api.Decision) {
+	s.decide(c, id, view, d, "")
+}
+
+func (s *Stage) decide(c *Call, id string, view api.View, d api.Decision, why string) {
+	s.event(Event{Kind: EventDecided, Who: id, Verdict: d.Verdict, Suspension: c.Suspension, Text: why})
 	review := referee.Review{
 		Time: s.now(), Approver: id, Verdict: d.Verdict, View: view, Suspension: c.Suspension,
 		Agent: c.Agent.ID, Requester: actsFor(c.Agent.ID), Run: c.Action.Run, Step: c.Action.Step, Call: c.Action.Call,
@@ -400,6 +420,8 @@ func (s *Stage) Collect(c *Call) Message {
 		s.must(err)
 		m.Dispatch.Carried = st.Carried
 	}
+	collected := m
+	m.collected = &collected
 	return m
 }
 
@@ -451,6 +473,7 @@ func (s *Stage) present(ctx context.Context, t api.Target, m Message, id string)
 		}
 		s.note(rid, m.Agent.ID, a)
 	}
+	s.event(Event{Kind: EventDispatched, Who: m.Agent.ID, Call: sent(m.Dispatch.Action), Changed: m.changes()})
 	// The worker reads the time where the gate does, as from a Date header.
 	at := s.clock.now.Add(s.clock.skew)
 	s.proofs++
@@ -473,6 +496,7 @@ func (s *Stage) note(requestID, agent string, a api.Action) {
 // before any of them consumes, and they go on in an order drawn from the seed.
 func (s *Stage) Race(m Message, n int) {
 	s.needLab("racing callers")
+	s.happened(theWorker, "runs %d copies of itself, and each presents the message: all pass the checks before any of them spends the approval", n)
 	ids := make([]string, n)
 	order := make([]int, n)
 	for i := range n {
@@ -517,6 +541,7 @@ func shuffle(order []int, seed uint64) {
 func (s *Stage) Direct(c *Call) {
 	id := s.nextRequest()
 	s.note(id, c.Agent.ID, c.Action)
+	s.event(Event{Kind: EventDispatched, Who: c.Agent.ID, Call: sent(c.Action), Text: "past the gate, at the service itself"})
 	_, err := watched{s.world, s}.Execute(s.ctx, api.ProviderRequest{
 		Credential: agentsOwn, Audience: c.Action.Audience, Tool: c.Action.Tool, Body: c.Action.Arguments, RequestID: id,
 	})
@@ -534,7 +559,10 @@ func (s *Stage) Direct(c *Call) {
 // CrashAt makes the gateway crash when the next dispatch reaches a step.
 func (s *Stage) CrashAt(step api.Step) {
 	s.needLab("crash points")
-	s.lab.At(step, func(context.Context) error { return errors.New(crashedWhileAsking) })
+	s.lab.At(step, func(context.Context) error {
+		s.happened(theTarget, "crashes when it %s", stepText(step))
+		return errors.New(crashedWhileAsking)
+	})
 }
 
 // DispatchInto presents a message to a gateway that is about to crash; the worker
@@ -542,17 +570,23 @@ func (s *Stage) CrashAt(step api.Step) {
 func (s *Stage) DispatchInto(m Message) {
 	id := s.nextRequest()
 	_, _ = s.present(s.ctx, s.target, m, id)
+	s.happened(theWorker, "gets no answer")
 }
 
 // During does something when the next dispatch reaches a step.
 func (s *Stage) During(step api.Step, f func()) {
 	s.needLab("steps of a dispatch")
-	s.lab.At(step, func(context.Context) error { f(); return nil })
+	s.lab.At(step, func(context.Context) error {
+		s.happened(theTarget, "%s; in this very moment something else happens", stepText(step))
+		f()
+		return nil
+	})
 }
 
 // Restart replaces the gateway's process.
 func (s *Stage) Restart() {
 	s.needLab("a restart")
+	s.happened(theTarget, "is restarted: what it had in memory only is gone, its store is kept")
 	s.must(s.lab.Restart(s.ctx))
 }
 
@@ -561,6 +595,7 @@ func (s *Stage) Second() api.Target {
 	s.needLab("a second instance")
 	t, err := s.lab.Second(s.ctx)
 	s.must(err)
+	s.happened(theTarget, "has a second instance over the same store")
 	return t
 }
 
@@ -571,10 +606,16 @@ func (s *Stage) needLab(feature string) {
 }
 
 // Wait lets time pass.
-func (s *Stage) Wait(d time.Duration) { s.clock.now = s.clock.now.Add(d) }
+func (s *Stage) Wait(d time.Duration) {
+	s.clock.now = s.clock.now.Add(d)
+	s.happened(theLab, "lets %s pass", duration(d))
+}
 
 // ClockBack sets the deployment's clock back.
-func (s *Stage) ClockBack(d time.Duration) { s.clock.skew -= d }
+func (s *Stage) ClockBack(d time.Duration) {
+	s.clock.skew -= d
+	s.happened(theAdversary, "sets the deployment's clock back by %s", duration(d))
+}
 
 // Down makes a dependency fail; Up makes it work again.
 func (s *Stage) Down(dep api.Dependency) { s.fault(dep, true) }
@@ -598,6 +639,7 @@ func (s *Stage) fault(dep api.Dependency, down bool) {
 
 func (s *Stage) change(kind referee.ChangeKind, subject, value string) {
 	s.History.Changes = append(s.History.Changes, referee.Change{Tick: s.tick(), Time: s.now(), Kind: kind, Subject: subject, Value: value})
+	s.happened(theLab, "%s", changeText(kind, subject, value))
 }
 
 // admin applies an administrative event, as the environment does.
@@ -645,12 +687,14 @@ func (s *Stage) RemoveCredentials(id string) {
 func (s *Stage) Drift() {
 	kind, id := s.Scenario.Reference()
 	s.must(s.world.SetRecord(kind, id, s.Scenario.Drift()))
+	s.happened(theLab, "changes the %s %s, outside of the gate: %s", kind, id, membersText(s.Scenario.Drift()))
 }
 
 // Lose queues what the network does to the next calls of the provider.
 func (s *Stage) Lose(kinds ...provider.FaultKind) {
 	for _, k := range kinds {
 		s.must(s.world.Inject(provider.Fault{Kind: k}))
+		s.happened(theNetwork, "%s", faultText(k))
 	}
 }
 
@@ -667,6 +711,7 @@ func (w watched) Execute(ctx context.Context, r api.ProviderRequest) (api.Provid
 		w.s.History.Effects = append(w.s.History.Effects, referee.Effect{
 			Tick: w.s.tick(), Time: e.Time, RequestID: e.RequestID, Audience: e.Audience, Tool: e.Tool, Values: e.Values,
 		})
+		w.s.event(Event{Kind: EventExecuted, Who: theService, Text: e.Tool + " at " + e.Audience, Values: e.Values})
 	}
 	return res, err
 }

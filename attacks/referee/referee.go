@@ -56,43 +56,53 @@ type Tick int64
 
 // A Person is someone or something that may decide.
 type Person struct {
-	ActsFor  string
-	Approver bool // a person in the set of approvers
+	ActsFor  string `json:"acts_for,omitempty"`
+	Approver bool   `json:"approver,omitempty"` // a person in the set of approvers
 }
 
 // A Review is one decision together with what was shown for it.
 type Review struct {
-	Tick       Tick
-	Time       time.Time
-	Approver   string // who really decided, as the approver's side knows it
-	Verdict    api.Verdict
-	View       api.View
-	Suspension string
+	Tick       Tick        `json:"tick"`
+	Time       time.Time   `json:"time"`
+	Approver   string      `json:"approver"` // who really decided, as the approver's side knows it
+	Verdict    api.Verdict `json:"verdict"`
+	View       api.View    `json:"view"`
+	Suspension string      `json:"suspension"`
 	// The action that was pending, and what the provider would have acted on.
-	Agent, Requester, Run, Step, Call string
-	Audience, Tool                    string
-	Values                            api.Values
-	Expires                           time.Time
-	Policy, Risk                      string
+	Agent     string     `json:"agent"`
+	Requester string     `json:"requester"`
+	Run       string     `json:"run"`
+	Step      string     `json:"step"`
+	Call      string     `json:"call"`
+	Audience  string     `json:"audience"`
+	Tool      string     `json:"tool"`
+	Values    api.Values `json:"values"`
+	Expires   time.Time  `json:"expires"`
+	Policy    string     `json:"policy"`
+	Risk      string     `json:"risk"`
 }
 
 // A Dispatch is one call of an enforcement point, or of the provider itself.
 type Dispatch struct {
-	RequestID              string
-	Entered                Tick
-	Time                   time.Time
-	Agent, Run, Step, Call string
+	RequestID string    `json:"request_id"`
+	Entered   Tick      `json:"entered"`
+	Time      time.Time `json:"time"`
+	Agent     string    `json:"agent"`
+	Run       string    `json:"run"`
+	Step      string    `json:"step"`
+	Call      string    `json:"call"`
 	// Suspension is the newest one of (run, step, call) at that moment.
-	Suspension string
+	Suspension string `json:"suspension"`
 }
 
 // An Effect is one line of the ledger with the moment it was made.
 type Effect struct {
-	Tick           Tick
-	Time           time.Time
-	RequestID      string
-	Audience, Tool string
-	Values         api.Values
+	Tick      Tick       `json:"tick"`
+	Time      time.Time  `json:"time"`
+	RequestID string     `json:"request_id"`
+	Audience  string     `json:"audience"`
+	Tool      string     `json:"tool"`
+	Values    api.Values `json:"values"`
 }
 
 // A ChangeKind is something that ends authority, or a dependency's fate.
@@ -110,20 +120,21 @@ const (
 
 // A Change is an event of the environment.
 type Change struct {
-	Tick           Tick
-	Time           time.Time
-	Kind           ChangeKind
-	Subject, Value string
+	Tick    Tick       `json:"tick"`
+	Time    time.Time  `json:"time"`
+	Kind    ChangeKind `json:"kind"`
+	Subject string     `json:"subject"`
+	Value   string     `json:"value,omitempty"`
 }
 
 // A History is everything the referee judges from.
 type History struct {
-	Tools      []api.Tool
-	People     map[string]Person
-	Reviews    []Review
-	Dispatches []Dispatch
-	Effects    []Effect
-	Changes    []Change
+	Tools      []api.Tool        `json:"tools"`
+	People     map[string]Person `json:"people"`
+	Reviews    []Review          `json:"reviews"`
+	Dispatches []Dispatch        `json:"dispatches"`
+	Effects    []Effect          `json:"effects"`
+	Changes    []Change          `json:"changes"`
 }
 
 // A Verdict is the judgement on one effect.
