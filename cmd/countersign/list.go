@@ -101,7 +101,7 @@ func modeGrid(all []modes.Mode) export.Table {
 	for _, m := range all {
 		text := fmt.Sprintf("%s: %s. Modelled on %s.", label(m), m.Title, m.ModelledOn)
 		if m.Note != "" {
-			text += " It " + m.Note + "."
+			text += " Note: " + m.Note + "."
 		}
 		t.Notes = append(t.Notes, text)
 	}
