@@ -226,7 +226,7 @@ func (k *collector) add(r Record) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	variant, ok := k.c.variant(r.Attack, r.Variant, r.Kind)
+	variant, ok := k.c.Variant(r.Attack, r.Variant, r.Kind)
 	if !k.known["target "+r.Target] || !k.known["scenario "+r.Scenario] || !ok && r.Kind != Honest {
 		return fmt.Errorf("record %q: its target, scenario or %s variant is not in the catalogue", r.Name(), r.Kind)
 	}

@@ -49,12 +49,24 @@ type VariantInfo struct {
 	Capabilities []string `json:"capabilities"` // what the adversary uses
 	References   []string `json:"references"`
 	Kind         Kind     `json:"kind"` // Attack or Twin
+	// Success lists the referee's reasons that make the attack a success, as
+	// "kind" or "kind:about"; {role} stands for the path of a scenario's field.
+	Success []string `json:"success,omitempty"`
+	// SuccessOn is the class of tool whose effects count.
+	SuccessOn string `json:"success_on,omitempty"`
+	// Effects is how many authorised effects the honest part makes.
+	Effects int `json:"effects,omitempty"`
 }
 
 // A ScenarioInfo names a scenario.
 type ScenarioInfo struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
+	// Fields are the names of the fields that play a role, by role.
+	Fields map[string]string `json:"fields,omitempty"`
+	// Guarantee is what the service offers against duplicates, for conditions
+	// that depend on it.
+	Guarantee string `json:"guarantee,omitempty"`
 }
 
 // A Skip says why a variant is not tried in a scenario.
@@ -124,8 +136,8 @@ func (c Catalogue) Validate() error {
 	return nil
 }
 
-// variant finds a variant of an attack.
-func (c Catalogue) variant(attack, name string, kind Kind) (VariantInfo, bool) {
+// Variant finds a variant of an attack.
+func (c Catalogue) Variant(attack, name string, kind Kind) (VariantInfo, bool) {
 	for _, a := range c.Attacks {
 		if a.ID != attack {
 			continue

@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ type Plan struct {
 	Parallel  int // trials at a time; 0: one for each processor
 	// Progress, if set, is called after each trial, in order.
 	Progress func(done, total int)
+	// Events, if set, is given what each trial left behind, before its record.
+	Events func(Events) error
 }
 
 // A trial is one line of the plan.
@@ -162,7 +165,7 @@ func (p Plan) Catalogue() results.Catalogue {
 		c.Attacks = append(c.Attacks, info)
 	}
 	for _, s := range p.Scenarios {
-		c.Scenarios = append(c.Scenarios, results.ScenarioInfo{ID: s.ID, Title: s.Title})
+		c.Scenarios = append(c.Scenarios, describeScenario(s))
 	}
 	_, c.NotApplicable = p.trials()
 	return c
@@ -171,10 +174,24 @@ func (p Plan) Catalogue() results.Catalogue {
 func describe(v attacks.Variant, k results.Kind) results.VariantInfo {
 	info := results.VariantInfo{
 		Name: v.Name, Summary: v.Summary, Condition: v.Stopped.String(), Kind: k,
-		References: v.References, AlsoNamed: names(v.AlsoNamed),
+		References: v.References, AlsoNamed: names(v.AlsoNamed), Effects: v.Effects,
+	}
+	if k == results.Attack {
+		info.Success, info.SuccessOn = v.Success, string(cmp.Or(v.SuccessOn, api.ClassConsequential))
 	}
 	for _, u := range v.Uses {
 		info.Capabilities = append(info.Capabilities, string(u))
+	}
+	return info
+}
+
+func describeScenario(s *scenarios.Scenario) results.ScenarioInfo {
+	t, _ := s.Tool(s.HonestTool)
+	info := results.ScenarioInfo{ID: s.ID, Title: s.Title, Fields: map[string]string{}, Guarantee: string(t.Guarantee)}
+	for _, role := range scenarios.Roles() {
+		if f, ok := s.Field(role); ok {
+			info.Fields[string(role)] = f.Name
+		}
 	}
 	return info
 }
@@ -196,7 +213,7 @@ func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
 	defer cancel()
 	type job struct {
 		trial trial
-		out   chan results.Record
+		out   chan made
 	}
 	work := make(chan job)
 	order := make(chan job, 4*p.Parallel) // bounds what waits for its turn
@@ -213,7 +230,7 @@ func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
 		defer close(order)
 		defer close(work)
 		for _, t := range trials {
-			j := job{t, make(chan results.Record, 1)}
+			j := job{t, make(chan made, 1)}
 			select {
 			case order <- j:
 			case <-ctx.Done():
@@ -235,7 +252,13 @@ func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
 		case failed != nil || !ok || ctx.Err() != nil:
 			continue
 		}
-		if failed = emit(r); failed != nil {
+		if p.Events != nil {
+			failed = p.Events(r.events)
+		}
+		if failed == nil {
+			failed = emit(r.record)
+		}
+		if failed != nil {
 			cancel()
 			continue
 		}
@@ -251,8 +274,14 @@ func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
 	return failed
 }
 
+// made is what perform makes of a trial.
+type made struct {
+	record results.Record
+	events Events // filled if the plan wants events
+}
+
 // perform makes one trial.
-func (p Plan) perform(ctx context.Context, t trial, b *baselines) results.Record {
+func (p Plan) perform(ctx context.Context, t trial, b *baselines) made {
 	target := p.Targets[t.target]
 	tool, _ := t.scenario.Tool(t.scenario.HonestTool)
 	r := results.Record{
@@ -268,11 +297,12 @@ func (p Plan) perform(ctx context.Context, t trial, b *baselines) results.Record
 			r.Predicted = results.PredictBlocked
 		}
 	}
-	out := p.play(ctx, target, t)
-	r.Reasons, r.Effects, r.Prompts = out.reasons(), len(out.verdicts), out.prompts
-	r.RefusedBy, r.RefusedCodes = out.refusals()
-	r.Observed, r.Detail = out.observe(t, func() map[referee.Kind]bool { return p.baseline(ctx, t, b) })
-	return r
+	events := p.play(ctx, target, t)
+	r = events.judge().record(r, criterionOf(t), func() map[referee.Kind]bool { return p.baseline(ctx, t, b) })
+	if p.Events == nil {
+		return made{record: r}
+	}
+	return made{r, events.masked()}
 }
 
 // baselines keeps which kinds of reasons a target's plain run has: a design that
@@ -293,7 +323,7 @@ func (p Plan) baseline(ctx context.Context, t trial, b *baselines) map[referee.K
 		once = sync.OnceValue(func() map[referee.Kind]bool {
 			plain := t
 			plain.attack, plain.variant, plain.kind = HonestAttack, honest, results.Honest
-			return p.play(ctx, p.Targets[t.target], plain).kinds()
+			return p.play(ctx, p.Targets[t.target], plain).judge().kinds()
 		})
 		b.kinds[key] = once
 	}
@@ -301,43 +331,71 @@ func (p Plan) baseline(ctx context.Context, t trial, b *baselines) map[referee.K
 	return once()
 }
 
-// An outcome is what a performance left behind.
-type outcome struct {
-	err      error
-	answers  []attacks.Answer
-	tampered bool
-	prompts  int
-	effects  []referee.Effect
-	tools    []api.Tool
-	verdicts []referee.Verdict
-}
-
-// play performs a script on a fresh stage and has the referee judge it.
-func (p Plan) play(ctx context.Context, target Target, t trial) (out outcome) {
+// play performs a script on a fresh stage.
+func (p Plan) play(ctx context.Context, target Target, t trial) (e Events) {
+	e = Events{
+		Schema: EventsSchema, Target: target.ID, Attack: t.attack, Variant: t.variant.Name, Kind: t.kind,
+		Scenario: t.scenario.ID, Approver: p.Approver.Name(), Seed: t.seed,
+	}
 	defer func() {
 		if r := recover(); r != nil {
-			out.err = fmt.Errorf("panic: %v", r)
+			e.Error = oneLine(fmt.Errorf("panic: %v", r))
 		}
 	}()
 	s, err := attacks.NewStage(ctx, target.Deploy, t.scenario, t.seed, p.Approver)
 	if err != nil {
-		return outcome{err: err}
+		e.fail(err)
+		return e
 	}
 	err = s.Perform(t.variant.Run)
-	verdicts, judged := referee.Judge(s.History)
-	return outcome{
-		err: cmpOr(err, judged), answers: s.Answers, tampered: s.Tampered(), prompts: s.Prompts,
-		effects: s.History.Effects, tools: s.History.Tools, verdicts: verdicts,
+	e.Tampered, e.Prompts, e.Answers, e.Steps, e.History = s.Tampered(), s.Prompts, s.Answers, s.Events, s.History
+	e.fail(err)
+	return e
+}
+
+func (e *Events) fail(err error) {
+	var unimplemented *api.UnimplementedError
+	switch {
+	case errors.As(err, &unimplemented):
+		e.Unimplemented = unimplemented.Error()
+	case err != nil:
+		e.Error = oneLine(err)
 	}
 }
 
-func cmpOr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+// An outcome is what a trial left behind, judged.
+type outcome struct {
+	Events
+	verdicts []referee.Verdict
+}
+
+// judge has the referee look at a trial. What it cannot judge is an error.
+func (e Events) judge() outcome {
+	verdicts, err := referee.Judge(e.History)
+	if err != nil && e.Error == "" && e.Unimplemented == "" {
+		e.Error = oneLine(err)
 	}
-	return nil
+	return outcome{e, verdicts}
+}
+
+// A criterion is what a trial is measured by.
+type criterion struct {
+	kind    results.Kind
+	wanted  []string      // reasons that make an attack a success
+	class   api.ToolClass // of the tools whose effects count
+	effects int
+}
+
+func criterionOf(t trial) criterion {
+	return criterion{t.kind, t.variant.Successes(t.scenario), cmp.Or(t.variant.SuccessOn, api.ClassConsequential), t.variant.Effects}
+}
+
+// record fills in what was measured. baseline is called for twins alone.
+func (o outcome) record(r results.Record, c criterion, baseline func() map[referee.Kind]bool) results.Record {
+	r.Reasons, r.Effects, r.Prompts, r.ExpectedEffects = o.reasons(), len(o.verdicts), o.Prompts, c.effects
+	r.RefusedBy, r.RefusedCodes = o.refusals()
+	r.Observed, r.Detail = o.observe(c, baseline)
+	return r
 }
 
 func (o outcome) kinds() map[referee.Kind]bool {
@@ -368,8 +426,8 @@ func (o outcome) reasons() []string {
 // one, any step).
 func (o outcome) refusals() (by, codes []string) {
 	names, pairs := map[string]bool{}, map[string]bool{}
-	for _, a := range o.answers {
-		if o.tampered && !a.Hostile {
+	for _, a := range o.Answers {
+		if o.Tampered && !a.Hostile {
 			continue
 		}
 		if a.Approver {
@@ -387,46 +445,40 @@ func (o outcome) refusals() (by, codes []string) {
 }
 
 // observe says what came of a trial.
-func (o outcome) observe(t trial, baseline func() map[referee.Kind]bool) (results.Observation, string) {
-	var unimplemented *api.UnimplementedError
+func (o outcome) observe(c criterion, baseline func() map[referee.Kind]bool) (results.Observation, string) {
 	switch {
-	case errors.As(o.err, &unimplemented):
-		return results.Unimplemented, unimplemented.Error()
-	case o.err != nil:
-		return results.Error, oneLine(o.err)
-	case t.kind == results.Attack:
-		return o.observeAttack(t)
+	case o.Unimplemented != "":
+		return results.Unimplemented, o.Unimplemented
+	case o.Error != "":
+		return results.Error, o.Error
+	case c.kind == results.Attack:
+		return o.observeAttack(c)
 	}
-	return o.observeBenign(t, baseline)
+	return o.observeBenign(c, baseline)
 }
 
 // observeAttack: success is an effect with a reason that the variant counts.
-func (o outcome) observeAttack(t trial) (results.Observation, string) {
-	wanted := t.variant.Successes(t.scenario)
-	class := t.variant.SuccessOn
-	if class == "" {
-		class = api.ClassConsequential
-	}
+func (o outcome) observeAttack(c criterion) (results.Observation, string) {
 	sound := 0
 	for _, v := range o.verdicts {
-		if o.class(v.Effect) != class {
+		if o.class(v.Effect) != c.class {
 			continue
 		}
 		if slices.ContainsFunc(v.Reasons, func(r referee.Reason) bool {
-			return slices.Contains(wanted, string(r.Kind)) || slices.Contains(wanted, r.String())
+			return slices.Contains(c.wanted, string(r.Kind)) || slices.Contains(c.wanted, r.String())
 		}) {
 			return results.Executed, ""
 		}
 		sound++
 	}
-	if sound < t.variant.Effects {
-		return results.Starved, fmt.Sprintf("%d of %d effects of the honest part were made", sound, t.variant.Effects)
+	if sound < c.effects {
+		return results.Starved, fmt.Sprintf("%d of %d effects of the honest part were made", sound, c.effects)
 	}
-	if !o.tampered {
+	if !o.Tampered {
 		return results.Error, "the adversary's step was not reached: " + o.last()
 	}
 	status := map[api.Status]bool{}
-	for _, a := range o.answers {
+	for _, a := range o.Answers {
 		if a.Hostile {
 			status[a.Status] = true
 		}
@@ -440,8 +492,8 @@ func (o outcome) observeAttack(t trial) (results.Observation, string) {
 }
 
 func (o outcome) class(effect int) api.ToolClass {
-	e := o.effects[effect]
-	for _, t := range o.tools {
+	e := o.History.Effects[effect]
+	for _, t := range o.History.Tools {
 		if t.Audience == e.Audience && t.Name == e.Tool {
 			return t.Class
 		}
@@ -451,14 +503,14 @@ func (o outcome) class(effect int) api.ToolClass {
 
 // observeBenign: exactly the intended effects, and no kind of reason that the
 // target's plain run does not have. The plain run itself has to make its effect.
-func (o outcome) observeBenign(t trial, baseline func() map[referee.Kind]bool) (results.Observation, string) {
-	if len(o.verdicts) < t.variant.Effects {
-		return results.Starved, fmt.Sprintf("%d of %d effects were made: %s", len(o.verdicts), t.variant.Effects, o.last())
+func (o outcome) observeBenign(c criterion, baseline func() map[referee.Kind]bool) (results.Observation, string) {
+	if len(o.verdicts) < c.effects {
+		return results.Starved, fmt.Sprintf("%d of %d effects were made: %s", len(o.verdicts), c.effects, o.last())
 	}
-	if len(o.verdicts) > t.variant.Effects {
-		return results.Executed, fmt.Sprintf("%d effects were made, and %d were due", len(o.verdicts), t.variant.Effects)
+	if len(o.verdicts) > c.effects {
+		return results.Executed, fmt.Sprintf("%d effects were made, and %d were due", len(o.verdicts), c.effects)
 	}
-	if t.kind == results.Twin {
+	if c.kind == results.Twin {
 		usual := baseline()
 		for _, k := range slices.Sorted(maps.Keys(o.kinds())) {
 			if !usual[k] {
@@ -471,10 +523,10 @@ func (o outcome) observeBenign(t trial, baseline func() map[referee.Kind]bool) (
 
 // last describes the last answer.
 func (o outcome) last() string {
-	if len(o.answers) == 0 {
+	if len(o.Answers) == 0 {
 		return "nothing was answered"
 	}
-	a := o.answers[len(o.answers)-1]
+	a := o.Answers[len(o.Answers)-1]
 	if a.Approver {
 		return "the approver declined"
 	}
