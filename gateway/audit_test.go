@@ -14,7 +14,7 @@ import (
 	"countersign/scenarios/provider"
 )
 
-func unbase64(t *testing.T, s string) []byte {
+func unbase64(t tb, s string) []byte {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	must(t, err)

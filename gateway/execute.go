@@ -154,7 +154,10 @@ func (g *Gateway) record(ctx context.Context, u *use, res api.ProviderResult, er
 	default:
 		return
 	}
-	if row, err := update(ctx, g.records.s, u.row, next); err == nil {
+	// Only open sends are found by their action: a settled one holds nothing back.
+	row := u.row
+	row.Key = next.State
+	if row, err := update(ctx, g.records.s, row, next); err == nil {
 		next.row = row
 		*u = next
 	}

@@ -61,7 +61,8 @@ type Gateway struct {
 
 	mu        sync.Mutex
 	seen      map[string]bool // permits this instance has seen
-	proofs    map[string]time.Time
+	proofs    [2]map[string]bool // identifiers of proofs, this period's and the last one's
+	proofsOf  time.Time          // when this period began
 	highWater time.Time
 }
 
@@ -99,7 +100,7 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 	g := &Gateway{
 		mode: c.Mode, d: d, records: records{c.Approvals}, registry: registry{c.Registry}, audit: c.Audit, keys: c.Keys, rp: rp,
 		version: c.Version, reachStep: c.Reach, tools: map[toolName]toolRow{},
-		seen: map[string]bool{}, proofs: map[string]time.Time{},
+		seen: map[string]bool{}, proofs: [2]map[string]bool{{}, {}},
 	}
 	for _, t := range d.Tools {
 		described := t
@@ -262,25 +263,22 @@ func (g *Gateway) hasSeen(id string) bool {
 func (g *Gateway) hasSeenProof(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, ok := g.proofs[id]
-	return ok
+	return g.proofs[0][id] || g.proofs[1][id]
 }
 
 // markProof remembers a proof for as long as it would be accepted.
 func (g *Gateway) markProof(id string, now time.Time) (fresh bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.proofs[id]; ok {
+	if g.proofs[0][id] || g.proofs[1][id] {
 		return false
 	}
-	if len(g.proofs) > 4096 {
-		for k, t := range g.proofs {
-			if now.Sub(t) > 2*modes.ProofWindow {
-				delete(g.proofs, k)
-			}
-		}
+	// A proof used now was made at most a window ahead, so that it is acceptable
+	// for two windows at most; it is forgotten after two to four.
+	if now.Sub(g.proofsOf) > 2*modes.ProofWindow {
+		g.proofs, g.proofsOf = [2]map[string]bool{{}, g.proofs[0]}, now
 	}
-	g.proofs[id] = now
+	g.proofs[0][id] = true
 	return true
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"countersign/gateway/api"
@@ -23,7 +24,7 @@ const (
 	kindApproval   = "approval"   // id: permit; key: run. Created once: the decision.
 	kindWindow     = "window"     // id: permit; key: requester
 	kindRevocation = "revocation" // id: permit
-	kindUse        = "use"        // id: issuer, audience, permit; key: action digest. Created once: the consumption.
+	kindUse        = "use"        // id: issuer, audience, permit; key: while it is open, the action digest. Created once: the consumption.
 
 	kindPrincipal  = "principal" // key: token digest
 	kindApprover   = "approver"  // key: tenant
@@ -150,13 +151,24 @@ func (r records) Latest(ctx context.Context, run, step, call string) (modes.Susp
 	if len(rows) == 0 {
 		return modes.Suspended{}, api.ErrNotFound
 	}
-	var latest struct {
-		ID     string `json:"id"`
-		At     int64  `json:"at"`
-		Permit string `json:"permit"`
+	at, err := suspendedAt(rows[0].ID)
+	return modes.Suspended{ID: rows[0].ID, At: at}, err
+}
+
+// suspensionID names the suspension made at an instant of the store's counter.
+func suspensionID(at int64) string { return fmt.Sprintf("s-%06d", at) }
+
+func suspendedAt(id string) (int64, error) {
+	at, err := strconv.ParseInt(strings.TrimPrefix(id, "s-"), 10, 64)
+	if err != nil || suspensionID(at) != id {
+		return 0, fmt.Errorf("%w: %q names no suspension", api.ErrUnavailable, id)
 	}
-	err = json.Unmarshal(rows[0].Body, &latest)
-	return modes.Suspended(latest), err
+	return at, nil
+}
+
+func (r records) Permit(ctx context.Context, suspension string) (string, error) {
+	s, err := r.suspension(ctx, suspension)
+	return s.Permit, err
 }
 
 func (r records) Spent(ctx context.Context, issuer, audience, permit string) (bool, error) {

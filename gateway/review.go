@@ -71,7 +71,7 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 		return api.Pending{}, err
 	}
 	sus := suspension{
-		ID: fmt.Sprintf("s-%06d", at), At: at, Permit: hex.EncodeToString(randomBytes(16)),
+		ID: suspensionID(at), At: at, Permit: hex.EncodeToString(randomBytes(16)),
 		Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest,
 	}
 	e := modes.Envelope{
@@ -109,10 +109,11 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil
 }
 
-// viewDigest is the SHA-256 of the canonical view without its digest and without
-// the assertion options, which hold the digest's own consequence.
+// viewDigest is the SHA-256 of the canonical view without its digest, without
+// the assertion options, which hold the digest's own consequence, and without the
+// renderings, which are made of the rest.
 func viewDigest(v api.View) (string, error) {
-	v.Digest, v.Assertion = "", nil
+	v.Digest, v.Assertion, v.Rendered = "", nil, nil
 	text, err := canonical.Canonical(v)
 	if err != nil {
 		return "", fmt.Errorf("digesting the view: %w", err)
@@ -153,6 +154,7 @@ func (g *Gateway) View(ctx context.Context, auth api.Auth, id string) (api.View,
 		return api.View{}, err
 	}
 	v := sus.View
+	v.Rendered = g.channels(v)
 	if g.mode.Has(api.BindAttest) || g.mode.Has(api.BindChallenge) {
 		var allowed []passkey.Credential
 		for _, approver := range e.Approvers {

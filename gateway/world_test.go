@@ -215,10 +215,16 @@ func newWorld(t tb, mode string) *world { return newWorldOn(t, mode, store.NewMe
 
 func newWorldOn(t tb, mode string, s store.Store) *world {
 	t.Helper()
+	return newWorldWith(t, mode, s, func(*api.Deployment) {})
+}
+
+func newWorldWith(t tb, mode string, s store.Store, change func(*api.Deployment)) *world {
+	t.Helper()
 	m, err := modes.Get(mode)
 	must(t, err)
 	w := &world{t: t, keys: map[string]*softkey.Key{}}
 	w.deployment, w.clock, w.prov = deployment(t)
+	change(&w.deployment)
 	bench, err := lab.DeployOn(m, s)(ctx, w.deployment)
 	must(t, err)
 	w.target, w.lab = bench.Target, bench.Lab

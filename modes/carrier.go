@@ -46,7 +46,11 @@ var carriers = map[CarrierName]carrier{
 		if err != nil {
 			return Approval{}, err
 		}
-		return s.Records.Approval(s.context(), latest.Permit)
+		permit, err := s.Records.Permit(s.context(), latest.ID)
+		if err != nil {
+			return Approval{}, err
+		}
+		return s.Records.Approval(s.context(), permit)
 	}},
 	CarryTicket: ticket{},
 	CarryJWT:    permit{issue: (*Keys).issueJWT},

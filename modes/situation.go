@@ -68,15 +68,16 @@ type Records interface {
 	Window(ctx context.Context, requester string) (Approval, error)
 	// Latest returns the newest suspension of (run, step, call).
 	Latest(ctx context.Context, run, step, call string) (Suspended, error)
+	// Permit returns the permit id that an approval of a suspension has.
+	Permit(ctx context.Context, suspension string) (string, error)
 	Spent(ctx context.Context, issuer, audience, permit string) (bool, error)
 	Revoked(ctx context.Context, permit string) (bool, error)
 }
 
 // Suspended identifies a suspension.
 type Suspended struct {
-	ID     string
-	At     int64
-	Permit string // the permit id that an approval of it would have
+	ID string
+	At int64
 }
 
 // Identities reads the register of principals and credentials.

@@ -178,7 +178,8 @@ func (r row) situation() (*Situation, error) {
 		approvals: map[string]Approval{a.ID: a},
 		ofRun:     map[string]Approval{"run-1": a},
 		windows:   map[string]Approval{"requester-r": a},
-		latest:    Suspended{ID: "s-1", At: 7, Permit: a.ID},
+		latest:    Suspended{ID: "s-1", At: 7},
+		permit:    a.ID,
 		place:     [3]string{"run-1", "step-1", "call-1"},
 		people:    map[string]api.Principal{testApprover: {ID: testApprover, Role: api.RolePerson, Tenant: "tenant-1"}},
 		approvers: []string{testApprover},
@@ -207,6 +208,7 @@ type fakeWorld struct {
 	down                      map[string]bool
 	approvals, ofRun, windows map[string]Approval
 	latest                    Suspended
+	permit                    string // of the latest suspension
 	place                     [3]string
 	spent, revoked            string // a permit
 	people                    map[string]api.Principal
@@ -252,6 +254,10 @@ func (w *fakeWorld) Latest(_ context.Context, run, step, call string) (Suspended
 		return Suspended{}, api.ErrNotFound
 	}
 	return w.latest, nil
+}
+
+func (w *fakeWorld) Permit(context.Context, string) (string, error) {
+	return w.permit, w.fails("Permit")
 }
 
 func (w *fakeWorld) Spent(_ context.Context, issuer, audience, permit string) (bool, error) {

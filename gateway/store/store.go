@@ -74,5 +74,15 @@ func checkNames(kind, id string) error {
 // fail wraps err with what was being done. Names are quoted, because they may
 // come from a request.
 func fail(doing, kind, id string, err error) error {
-	return fmt.Errorf("%s %q %q: %w", doing, kind, id, err)
+	return &opError{doing, kind, id, err}
 }
+
+// An opError is written out only when someone reads it: "not found" is an
+// everyday answer.
+type opError struct {
+	doing, kind, id string
+	err             error
+}
+
+func (e *opError) Error() string { return fmt.Sprintf("%s %q %q: %v", e.doing, e.kind, e.id, e.err) }
+func (e *opError) Unwrap() error { return e.err }
