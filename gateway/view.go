@@ -2,13 +2,24 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"html"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"countersign/gateway/api"
+	"countersign/gateway/viewing"
 	"countersign/modes"
+)
+
+const (
+	// ListLimit is the number of elements of a list in a product's summary.
+	ListLimit = 3
+	// MaskTail is the number of characters that a product shows of a secret.
+	MaskTail = 4
 )
 
 // render makes the view of a suspension. A design that binds the view shows
@@ -45,16 +56,17 @@ func (g *Gateway) render(ctx context.Context, s *modes.Situation, t toolRow, e m
 		shown[path] = true
 		argument, given := rest[path]
 		effect, acts := preview[path]
+		text := func(v json.RawMessage) string { return g.bound(t.field(path), v) }
 		switch {
-		case given && acts && text(argument, true) != text(effect, true):
-			line(path, label, text(argument, true))
-			line(path, label+" (as the service reads it)", text(effect, true))
+		case given && acts && text(argument) != text(effect):
+			line(path, label, text(argument))
+			line(path, label+" (as the service reads it)", text(effect))
 		case acts && !given && path[0] == '/' && t.field(path) != nil:
-			line(path, label+" (default)", text(effect, true))
+			line(path, label+" (default)", text(effect))
 		case acts:
-			line(path, label, text(effect, true))
+			line(path, label, text(effect))
 		case given:
-			line(path, label, text(argument, true))
+			line(path, label, text(argument))
 		}
 	}
 	for _, f := range t.Fields {
@@ -106,6 +118,39 @@ func memberOf(path, name string) (string, bool) {
 	return "", false
 }
 
+// bound is the text of a value in a bound view; f is its field, or nil.
+func (g *Gateway) bound(f *api.Field, v json.RawMessage) string {
+	var secret string
+	if f != nil && f.Secret && len(g.d.SecretKey) > 0 && json.Unmarshal(v, &secret) == nil {
+		return api.SecretText(g.d.SecretKey, secret)
+	}
+	return text(v, true)
+}
+
+// channels renders a view for the media of this design. One that binds the view
+// escapes for each of them. Any other does what products do: the page is made by a
+// template engine, which escapes; messages are put together from strings.
+func (g *Gateway) channels(v api.View) map[api.Medium]string {
+	if g.mode.Has(api.BindRender) {
+		return viewing.All(v)
+	}
+	var page, message, markdown strings.Builder
+	fmt.Fprintf(&page, "<h1>%s</h1>\n", html.EscapeString(v.Title))
+	fmt.Fprintf(&message, "%s\n", v.Title)
+	fmt.Fprintf(&markdown, "**%s**\n\n", v.Title)
+	for _, f := range v.Fields {
+		fmt.Fprintf(&page, "<p><b>%s:</b> %s</p>\n", html.EscapeString(f.Label), html.EscapeString(f.Text))
+		fmt.Fprintf(&message, "%s: %s\n", f.Label, f.Text)
+		fmt.Fprintf(&markdown, "- **%s:** %s\n", f.Label, f.Text)
+	}
+	return map[api.Medium]string{
+		api.MediumPage: page.String(), api.MediumText: message.String(),
+		api.MediumTerminal: message.String(), api.MediumMarkdown: markdown.String(),
+	}
+}
+
+// summary shows a few fields, as products do: texts shortened, of a list the
+// first elements, of a secret the end.
 func (g *Gateway) summary(s *modes.Situation, t api.Tool, values fields) api.View {
 	v := api.View{Title: t.Title}
 	for _, name := range t.Summary {
@@ -114,20 +159,39 @@ func (g *Gateway) summary(s *modes.Situation, t api.Tool, values fields) api.Vie
 			continue
 		}
 		f, _ := t.Field(name)
-		v.Fields = append(v.Fields, api.ViewField{Path: "/" + name, Label: f.Label, Text: shorten(text(value, false))})
+		short := shorten(value)
+		var secret string
+		if f.Secret && json.Unmarshal(value, &secret) == nil {
+			short = masked(secret)
+		}
+		v.Fields = append(v.Fields, api.ViewField{Path: "/" + name, Label: f.Label, Text: short})
 	}
 	for _, r := range s.Resolved {
 		for _, member := range slices.Sorted(maps.Keys(r.Members)) {
-			v.Fields = append(v.Fields, api.ViewField{Path: r.Path + ">" + member, Label: member, Text: shorten(text(r.Members[member], false))})
+			v.Fields = append(v.Fields, api.ViewField{Path: r.Path + ">" + member, Label: member, Text: shorten(r.Members[member])})
 		}
 	}
 	return v
 }
 
-func shorten(s string) string {
-	r := []rune(s)
+// shorten is a value as a summary shows it.
+func shorten(v json.RawMessage) string {
+	var list []string
+	if json.Unmarshal(v, &list) == nil && len(list) > ListLimit {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:ListLimit], ", "), len(list)-ListLimit)
+	}
+	r := []rune(text(v, false))
 	if len(r) <= SummaryLimit {
-		return s
+		return string(r)
 	}
 	return string(r[:SummaryLimit]) + "…"
+}
+
+// masked hides all of a secret but its end, as card numbers are printed.
+func masked(secret string) string {
+	r := []rune(secret)
+	if len(r) <= 2*MaskTail {
+		return "••••"
+	}
+	return "•••• " + string(r[len(r)-MaskTail:])
 }

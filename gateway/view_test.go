@@ -54,6 +54,8 @@ func TestVisible(t *testing.T) {
 		"\U000e0041":           "⟨U+E0041⟩",
 		"\U0001f600":           "⟨U+1F600⟩",
 		"a\u0000b":             "a⟨U+0000⟩b",
+		"\u3164":               "⟨U+3164⟩", // a filler: a letter that nobody sees
+		"서울\u115f":             "서울⟨U+115F⟩",
 	} {
 		if got := gateway.Visible(in); got != want {
 			t.Errorf("Visible(%+q) = %q, want %q", in, got, want)
@@ -201,7 +203,7 @@ func TestViewIsBound(t *testing.T) {
 	v, err := w.target.View(ctx, auth("approver-p"), id)
 	must(t, err)
 	bare := v
-	bare.Digest, bare.Assertion = "", nil
+	bare.Digest, bare.Assertion, bare.Rendered = "", nil, nil
 	text, err := canonical.Canonical(bare)
 	must(t, err)
 	if v.Digest == "" || v.Digest != canonical.Digest(text) {

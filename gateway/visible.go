@@ -54,7 +54,8 @@ func plain(r rune, foreign bool) bool {
 	case unicode.Is(unicode.Sc, r):
 		return true
 	}
-	return !foreign && unicode.IsLetter(r)
+	// Four fillers of Hangul count as letters, and nothing of them is seen.
+	return !foreign && unicode.IsLetter(r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
 // latin holds the letters of Latin-1 and Latin Extended-A that are not drawn

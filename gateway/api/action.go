@@ -58,6 +58,9 @@ type Field struct {
 	// Reference names the kind of reference data this field points into
 	// (supplier, list, tag, …); empty for a plain value.
 	Reference string `json:"reference,omitempty" yaml:"reference,omitempty"`
+	// Secret marks a string that products mask when they show it: a key, a code,
+	// the number of a card or an account.
+	Secret bool `json:"secret,omitempty" yaml:"secret,omitempty"`
 }
 
 // A Tool is one row of the tool table: the deployment's own knowledge of what a

@@ -40,14 +40,28 @@ type View struct {
 	Title      string      `json:"title"`
 	Fields     []ViewField `json:"fields"`
 	Notes      []string    `json:"notes,omitempty"`
-	// Digest is the hex SHA-256 of the view without this member; empty where the
-	// design does not bind the view.
+	// Digest is the hex SHA-256 of the view without this member, Assertion and
+	// Rendered; empty where the design does not bind the view.
 	Digest string `json:"digest,omitempty"`
 	// Assertion holds the PublicKeyCredentialRequestOptions (WebAuthn Level 3,
 	// section 5.5) for the approver's authenticator; absent where the design asks
 	// for none.
 	Assertion json.RawMessage `json:"assertion,omitempty"`
+	// Rendered is the view as the design prints it in each medium that it has for
+	// approvers: lines for the title, for each field ("Label: text") and for notes.
+	// It is made from the other members and is not part of the digest.
+	Rendered map[Medium]string `json:"rendered,omitempty"`
 }
+
+// A Medium is where an approver reads a view.
+type Medium string
+
+const (
+	MediumText     Medium = "text"     // a plain message, as in a chat or a mail
+	MediumTerminal Medium = "terminal" // which obeys control sequences (ECMA-48)
+	MediumMarkdown Medium = "markdown" // CommonMark with HTML, as in a comment
+	MediumPage     Medium = "page"     // a fragment of HTML
+)
 
 // A ViewField is one line of a view.
 type ViewField struct {
@@ -58,8 +72,9 @@ type ViewField struct {
 	// Text is the value as displayed. A string is shown without quotes. In a view
 	// that is bound (BindRender) every character that a reader could not see or
 	// could mistake is written ⟨U+XXXX⟩, with ⟨ itself written ⟨U+27E8⟩, so that
-	// the text determines the value. An ellipsis "…" at the end says that the
-	// value goes on.
+	// the text determines the value; a secret may be shown as [SecretText]. An
+	// ellipsis "…" at the end says that the value goes on, and "and 2 more" that a
+	// list does.
 	Text string `json:"text"`
 }
 

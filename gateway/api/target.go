@@ -61,6 +61,10 @@ type Deployment struct {
 	Origin string
 	// ProviderCredential is what the gateway presents to the provider.
 	ProviderCredential string
+	// SecretKey is for [SecretText]. The deployment shares it with the pages on
+	// which people enter secrets, where they learn what a view will show. Without
+	// one, a bound view shows secrets whole: masked otherwise, two would look alike.
+	SecretKey []byte
 }
 
 // A Bench is a deployed target with the handles the lab has on it.
