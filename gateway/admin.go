@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/go-jose/go-jose/v4"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/gateway/api"
 	"countersign/modes"
@@ -87,7 +88,7 @@ func (g *Gateway) removeCredentials(ctx context.Context, owner string) error {
 	}
 	for _, row := range rows {
 		var c credentialRow
-		if err := json.Unmarshal(row.Body, &c); err != nil {
+		if err := jsonv2.Unmarshal(row.Body, &c); err != nil {
 			return err
 		}
 		c.Removed = true

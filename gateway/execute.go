@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/gateway/api"
 	"countersign/gateway/canonical"
@@ -233,7 +234,7 @@ func (g *Gateway) unreconciled(ctx context.Context, digest string) (bool, error)
 	}
 	for _, row := range rows {
 		var u use
-		if err := json.Unmarshal(row.Body, &u); err != nil {
+		if err := jsonv2.Unmarshal(row.Body, &u); err != nil {
 			return false, err
 		}
 		u.row = row

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"countersign/gateway/api"
 	"countersign/gateway/store"
 	"countersign/modes"
@@ -45,7 +47,7 @@ func get[T any](ctx context.Context, s store.Store, kind, id string) (v T, row s
 	if err != nil {
 		return v, row, answered(err)
 	}
-	return v, row, json.Unmarshal(row.Body, &v)
+	return v, row, jsonv2.Unmarshal(row.Body, &v)
 }
 
 // answered keeps what the store said and makes everything else unavailable.
@@ -122,7 +124,7 @@ func (r records) ApprovalOfRun(ctx context.Context, run string) (modes.Approval,
 	}
 	for _, row := range rows {
 		var a modes.Approval
-		if err := json.Unmarshal(row.Body, &a); err != nil {
+		if err := jsonv2.Unmarshal(row.Body, &a); err != nil {
 			return modes.Approval{}, err
 		}
 		if a.Verdict == api.Approve {
@@ -237,7 +239,7 @@ func (r registry) byToken(ctx context.Context, token string) (api.Principal, err
 		return api.Principal{}, api.ErrUnauthenticated
 	}
 	var p api.Principal
-	return p, json.Unmarshal(rows[0].Body, &p)
+	return p, jsonv2.Unmarshal(rows[0].Body, &p)
 }
 
 func (r registry) Principal(ctx context.Context, id string) (api.Principal, error) {
@@ -284,7 +286,7 @@ func (r registry) credentialRows(ctx context.Context, owner string) (active, rem
 	}
 	for _, row := range rows {
 		var c credentialRow
-		if err := json.Unmarshal(row.Body, &c); err != nil {
+		if err := jsonv2.Unmarshal(row.Body, &c); err != nil {
 			return nil, nil, err
 		}
 		if c.Removed {

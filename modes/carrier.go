@@ -2,9 +2,10 @@ package modes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/gateway/api"
 )
@@ -91,7 +92,7 @@ func fromStore(a Approval, err error) Evidence {
 		return Evidence{RecordErr: errNotApproved}
 	}
 	var e Envelope
-	if err := json.Unmarshal(a.EnvelopeText, &e); err != nil {
+	if err := jsonv2.Unmarshal(a.EnvelopeText, &e); err != nil {
 		return Evidence{RecordErr: err}
 	}
 	return Evidence{
@@ -156,7 +157,7 @@ func (c permit) Issue(k *Keys, a Approval, e Envelope) (api.Carried, error) {
 
 func (c permit) Find(s *Situation) Evidence {
 	var cl claims
-	if payload, err := UnverifiedPayload(s.Carried.Permit); err != nil || json.Unmarshal(payload, &cl) != nil {
+	if payload, err := UnverifiedPayload(s.Carried.Permit); err != nil || jsonv2.Unmarshal(payload, &cl) != nil {
 		return Evidence{RecordErr: api.ErrNotFound}
 	}
 	e := Envelope{

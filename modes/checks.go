@@ -3,10 +3,11 @@ package modes
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/gateway/api"
 	"countersign/modes/passkey"
@@ -228,13 +229,13 @@ func unverifiedAssertion(response []byte) (id, challenge []byte, err error) {
 			ClientDataJSON base64url `json:"clientDataJSON"`
 		} `json:"response"`
 	}
-	if err := json.Unmarshal(response, &a); err != nil {
+	if err := jsonv2.Unmarshal(response, &a); err != nil {
 		return nil, nil, err
 	}
 	var cd struct {
 		Challenge base64url `json:"challenge"`
 	}
-	if err := json.Unmarshal(a.Response.ClientDataJSON, &cd); err != nil {
+	if err := jsonv2.Unmarshal(a.Response.ClientDataJSON, &cd); err != nil {
 		return nil, nil, err
 	}
 	return a.RawID, cd.Challenge, nil

@@ -4,12 +4,12 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // ProofWindow is how far a DPoP proof's iat may lie from the gateway's clock
@@ -52,7 +52,7 @@ func VerifyProof(text, method, uri, permit string, now time.Time) (Proof, error)
 		Issued int64  `json:"iat"`
 		Hash   string `json:"ath"`
 	}
-	if err := json.Unmarshal(payload, &c); err != nil {
+	if err := jsonv2.Unmarshal(payload, &c); err != nil {
 		return Proof{}, errors.New("the proof's claims cannot be read")
 	}
 	age := now.Sub(time.Unix(c.Issued, 0))

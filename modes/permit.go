@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/gateway/api"
 )
@@ -190,7 +191,7 @@ type base64url []byte
 
 func (b *base64url) UnmarshalJSON(text []byte) error {
 	var s string
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := jsonv2.Unmarshal(text, &s); err != nil {
 		return err
 	}
 	out, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))

@@ -2,6 +2,8 @@ package passkey
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -190,10 +192,11 @@ func (rp *RelyingParty) VerifyAssertion(a Assertion) (Verified, error) {
 	if data.Flags.HasBackupEligible() != cred.BackupEligible {
 		return Verified{}, refuse(CodeBackup, "the credential is backup eligible: enrolled as %t, now %t", cred.BackupEligible, !cred.BackupEligible)
 	}
-	// Steps 19 and 20. The library's Verify would parse the key again.
+	// Steps 19 and 20. The library's Verify would parse and check the key again.
 	raw := parsed.Raw.AssertionResponse
 	hash := sha256.Sum256(raw.ClientDataJSON)
-	if ok, err := key.Verify(slices.Concat(raw.AuthenticatorData, hash[:]), parsed.Response.Signature); err != nil || !ok {
+	digest := sha256.Sum256(slices.Concat(raw.AuthenticatorData, hash[:]))
+	if !ecdsa.VerifyASN1(key, digest[:], parsed.Response.Signature) {
 		return Verified{}, refuse(CodeSignature, "the signature is not the credential's over this authenticator and client data")
 	}
 	// Section 6.1.1: a counter that does not go up may mean a cloned authenticator.
@@ -223,16 +226,21 @@ func find(creds []Credential, id []byte) (Credential, error) {
 }
 
 // parseKey reads a COSE_Key, which must be an ES256 key on P-256.
-func parseKey(cose []byte) (webauthncose.EC2PublicKeyData, error) {
+func parseKey(cose []byte) (*ecdsa.PublicKey, error) {
 	key, err := webauthncose.ParsePublicKey(cose)
 	if err != nil {
-		return webauthncose.EC2PublicKeyData{}, refuse(CodeAlgorithm, "reading the public key: %s", describe(err))
+		return nil, refuse(CodeAlgorithm, "reading the public key: %s", describe(err))
 	}
 	ec, ok := key.(webauthncose.EC2PublicKeyData)
 	if !ok || ec.Algorithm != int64(webauthncose.AlgES256) || ec.Curve != int64(webauthncose.P256) {
-		return webauthncose.EC2PublicKeyData{}, refuse(CodeAlgorithm, "the key is not an ES256 key on P-256")
+		return nil, refuse(CodeAlgorithm, "the key is not an ES256 key on P-256")
 	}
-	return ec, nil
+	const uncompressed = 4 // SEC 1, section 2.3.3
+	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{uncompressed}, ec.XCoord, ec.YCoord))
+	if err != nil {
+		return nil, refuse(CodeAlgorithm, "the key is no point of P-256")
+	}
+	return public, nil
 }
 
 // checkCeremony makes the checks that a registration and an assertion share,
