@@ -178,7 +178,7 @@ func (g *Gateway) summary(s *modes.Situation, t api.Tool, values fields) api.Vie
 func shorten(v json.RawMessage) string {
 	var list []string
 	if json.Unmarshal(v, &list) == nil && len(list) > ListLimit {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:ListLimit], ", "), len(list)-ListLimit)
+		return fmt.Sprintf("%s… and %d more", strings.Join(list[:ListLimit], ", "), len(list)-ListLimit)
 	}
 	r := []rune(text(v, false))
 	if len(r) <= SummaryLimit {

@@ -17,7 +17,7 @@ import (
 //     read each script in its direction;
 //   - control, zero-width, tag and other default-ignorable characters and
 //     variation selectors are not seen; neither are terminal control sequences
-//     (ECMA-48), what they conceal (SGR 8) or erase in the line, and what a
+//     (ECMA-48), what they conceal (SGR 8) or erase, and what a moved cursor, a
 //     backspace or a carriage return lets later text overwrite;
 //   - a run of white space looks like one space, and none at the ends;
 //   - a confusable character looks like its prototype (the skeleton of Unicode
@@ -25,8 +25,7 @@ import (
 //     like "O", and "1" like "l" and "I";
 //   - bytes that are no UTF-8 look like U+FFFD.
 //
-// It is idempotent. Not modelled: markup (a view is plain text), moving the cursor
-// between lines, glyphs missing from a typeface, line breaks, colour, and texts
+// It is idempotent. Not modelled: markup (see [See]), glyphs missing from a typeface, line breaks, colour, and texts
 // without bidirectional controls whose right-to-left letters and digits fall in
 // the same visual order.
 func Appearance(text string) string {

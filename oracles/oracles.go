@@ -30,6 +30,9 @@ type Want struct {
 	Values map[string]string
 	// Free marks the paths whose value the person does not care about.
 	Free map[string]bool
+	// Masks holds the text that stands for a secret in a bound view, by path, as
+	// the person was told when entering it (see [api.SecretText]).
+	Masks map[string]string
 }
 
 // A Reading is an approver's answer to a view.

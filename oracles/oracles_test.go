@@ -60,6 +60,9 @@ func TestFaithful(t *testing.T) {
 			}
 		}
 	}
+	mask := func(path, text string) func(*api.View, *Want) {
+		return func(_ *api.View, w *Want) { w.Masks = map[string]string{path: text} }
+	}
 	pad := strings.Repeat(" ", 60)
 	tests := []struct {
 		name string
@@ -92,6 +95,9 @@ func TestFaithful(t *testing.T) {
 		{"padding", set("/memo", "Invoice 42,"+pad+"Brightwater mains"), ""},
 		{"concealed by the terminal", set("/amount", "125000\x1b[8m000\x1b[0m"), ""},
 
+		{"masked, the same end", set("/supplier_id>account", "•••• 3456"), ""},
+		{"list cut, the same beginning", both(set("/memo", "a, b… and 2 more"), want("/memo", "a, b, c, d")), ""},
+
 		// What it can.
 		{"payload in sight", set("/memo", "Invoice 42, Brightwater mains"+pad+"and all others"), "Memo"},
 		{"override, marked", set("/supplier_id>account", "⟨U+202E⟩6543 21ED⟨U+202C⟩"), "Account"},
@@ -99,7 +105,14 @@ func TestFaithful(t *testing.T) {
 		{"variation selector, marked", set("/amount", "125000⟨U+E0100⟩"), "Amount"},
 		{"Cyrillic, marked", set("/memo", "Inv⟨U+043E⟩ice 42, Brightwater mains"), "Memo"},
 		{"markdown", set("/memo", "**Invoice 42, Brightwater mains**"), "Memo"},
-		{"masked", set("/supplier_id>account", "•••• 3456"), "Account"},
+		{"masked, another end", set("/supplier_id>account", "•••• 3457"), "Account"},
+		{"fingerprint, nothing to compare", set("/supplier_id>account", "⟨secret 1-2-3⟩"), "Account"},
+		{"another fingerprint than told", both(set("/memo", "⟨secret 1-2-4⟩"), mask("/memo", "⟨secret 1-2-3⟩")), "Memo"},
+		{"list cut, another element", both(set("/memo", "a, x… and 2 more"), want("/memo", "a, b, c, d")), "Memo"},
+		{"list cut, one more", both(set("/memo", "a, b… and 3 more"), want("/memo", "a, b, c, d")), "Memo"},
+		{"list cut, one less", both(set("/memo", "a, b… and 1 more"), want("/memo", "a, b, c, d")), "Memo"},
+		{"list cut, nothing wanted is shown", both(set("/memo", "a… and 9 more"), want("/memo", "a, b")), "Memo"},
+		{"list that says more and is whole", both(set("/memo", "a, b and 2 more"), want("/memo", "a, b, c, d")), "Memo"},
 
 		// Marked characters that are wanted.
 		{"wanted line break, marked", both(set("/memo", "a⟨U+000A⟩b"), want("/memo", "a\nb")), ""},
@@ -107,6 +120,8 @@ func TestFaithful(t *testing.T) {
 		{"other mark than wanted", both(set("/memo", "a⟨U+000B⟩b"), want("/memo", "a\nb")), "Memo"},
 		{"mark of no character", both(set("/memo", "a⟨U+D800⟩"), want("/memo", "a\ufffd")), "Memo"},
 		{"marked and cut", both(set("/memo", "a⟨U+000A⟩…"), want("/memo", "a\nbc")), ""},
+
+		{"fingerprint as told", both(set("/memo", "⟨secret 1-2-3⟩"), mask("/memo", "⟨secret 1-2-3⟩")), ""},
 
 		// Cut texts.
 		{"cut", set("/memo", "Invoice 42, Bri…"), ""},

@@ -77,9 +77,12 @@ type Review struct {
 	Audience  string     `json:"audience"`
 	Tool      string     `json:"tool"`
 	Values    api.Values `json:"values"`
-	Expires   time.Time  `json:"expires"`
-	Policy    string     `json:"policy"`
-	Risk      string     `json:"risk"`
+	// Masks holds, by path, the text that stands for a secret among Values, as the
+	// deployment tells whoever enters it (see api.SecretText).
+	Masks   map[string]string `json:"masks,omitempty"`
+	Expires time.Time         `json:"expires"`
+	Policy  string            `json:"policy"`
+	Risk    string            `json:"risk"`
 }
 
 // A Dispatch is one call of an enforcement point, or of the provider itself.
@@ -234,7 +237,11 @@ func (h History) reasons(e Effect, d Dispatch, r Review, t api.Tool, used bool) 
 		if w, pending := r.Values[p]; acts != pending || !bytes.Equal(v, w) {
 			add(Content, p)
 		}
-		if acts && !shows(r.View, p, v) {
+		mask := ""
+		if acts && bytes.Equal(v, r.Values[p]) {
+			mask = r.Masks[p]
+		}
+		if acts && !shows(r.View, p, v, mask) {
 			add(Shown, p)
 		}
 	}

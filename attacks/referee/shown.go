@@ -12,18 +12,18 @@ import (
 
 // shows reports whether a view shows a value for what it is: some line with this
 // path reads as the value, in characters that a person sees and does not mistake
-// or in the notation ⟨U+XXXX⟩ of api.ViewField, and no line with this path reads
-// otherwise.
+// or in the notation ⟨U+XXXX⟩ of api.ViewField, or is the mask that stands for it,
+// and no line with this path reads otherwise.
 //
 // This is written from the contract, not from the gateway's renderer: it decodes
 // what is shown and compares, where the renderer encodes.
-func shows(v api.View, path string, value json.RawMessage) bool {
+func shows(v api.View, path string, value json.RawMessage, mask string) bool {
 	shown := false
 	for _, f := range v.Fields {
 		if f.Path != path {
 			continue
 		}
-		if !reads(f.Text, value) {
+		if !reads(f.Text, value) && (mask == "" || f.Text != mask) {
 			return false
 		}
 		shown = true
@@ -106,6 +106,8 @@ func legible(s string) bool {
 		case unicode.Is(unicode.Sc, r):
 		case unicode.Is(unicode.Latin, r) && r <= 0x17E && r != 0x131 && r != 0x138 && r != 0x149:
 			latin = true
+		case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
+			return false // fillers of Hangul, which are letters
 		case unicode.IsLetter(r):
 			name := ""
 			for n, table := range unicode.Scripts {

@@ -20,6 +20,26 @@ func quote(s string) json.RawMessage {
 	return b
 }
 
+// TestMasks: a secret is shown by the mask that stands for it, and by no other.
+func TestMasks(t *testing.T) {
+	for _, tt := range []struct {
+		text, mask string
+		want       bool
+	}{
+		{"⟨secret 1-2-3⟩", "⟨secret 1-2-3⟩", true},
+		{"x", "⟨secret 1-2-3⟩", true},
+		{"⟨secret 1-2-4⟩", "⟨secret 1-2-3⟩", false},
+		{"⟨secret 1-2-3⟩", "", false},
+		{"", "", false},
+		{"•••• x", "⟨secret 1-2-3⟩", false},
+	} {
+		v := api.View{Fields: []api.ViewField{{Path: "/key", Text: tt.text}}}
+		if got := shows(v, "/key", quote("x"), tt.mask); got != tt.want {
+			t.Errorf("%q with the mask %q: %t", tt.text, tt.mask, got)
+		}
+	}
+}
+
 func TestReads(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, value string
@@ -55,6 +75,8 @@ func TestReads(t *testing.T) {
 		{"zero width, raw", "pay\u200bpal", `"pay\u200bpal"`, false},
 		{"right-to-left override, raw", "\u202egnp", `"\u202egnp"`, false},
 		{"variation selector, raw", "a\ufe0f", `"a\ufe0f"`, false},
+		{"filler, raw", "\u3164", `"\u3164"`, false},
+		{"filler beside letters of its script, raw", "서울\u115f", `"서울\u115f"`, false},
 		{"tag character, raw", "a\U000E0061", `"a\udb40\udc61"`, false},
 		{"combining mark, raw", "e\u0301", `"e\u0301"`, false},
 		{"control, raw", "a\tb", `"a\tb"`, false},
@@ -98,7 +120,7 @@ func TestShows(t *testing.T) {
 		"/b": false, // one of two lines reads otherwise
 		"/c": false, // not there
 	} {
-		if got := shows(view, path, quote("x")); got != want {
+		if got := shows(view, path, quote("x"), ""); got != want {
 			t.Errorf("%s is shown: %t, want %t", path, got, want)
 		}
 	}

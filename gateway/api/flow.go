@@ -73,7 +73,7 @@ type ViewField struct {
 	// that is bound (BindRender) every character that a reader could not see or
 	// could mistake is written ⟨U+XXXX⟩, with ⟨ itself written ⟨U+27E8⟩, so that
 	// the text determines the value; a secret may be shown as [SecretText]. An
-	// ellipsis "…" at the end says that the value goes on, and "and 2 more" that a
+	// ellipsis "…" at the end says that the value goes on, and "… and 2 more" that a
 	// list does.
 	Text string `json:"text"`
 }
