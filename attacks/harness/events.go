@@ -117,6 +117,7 @@ func (e Events) masked() Events {
 		s.Suspension = m.id(s.Suspension)
 		if s.View != nil {
 			v := m.view(*s.View)
+			v.Rendered = nil // the history has it
 			s.View = &v
 		}
 		s.Text, s.Refusals = m.text(s.Text), m.refusals(s.Refusals)
@@ -177,6 +178,10 @@ func (m masker) view(v api.View) api.View {
 	}
 	for i := range v.Notes {
 		v.Notes[i] = m.text(v.Notes[i])
+	}
+	v.Rendered = maps.Clone(v.Rendered)
+	for medium, text := range v.Rendered {
+		v.Rendered[medium] = m.text(text)
 	}
 	return v
 }

@@ -91,17 +91,9 @@ func newFigures() *cobra.Command {
 
 // analysis analyses the run that the arguments name.
 func analysis(args []string) (*results.Analysis, error) {
-	name := "latest"
-	if len(args) > 0 {
-		name = args[0]
-	}
-	dir, err := results.Resolve(name, runsDir)
+	r, err := openRun(args)
 	if err != nil {
-		return nil, hint(err, "countersign run makes one")
-	}
-	r, err := results.Open(dir)
-	if err != nil {
-		return nil, hint(err, "only a complete run whose files were not changed can be analysed; countersign run makes one")
+		return nil, err
 	}
 	return results.AnalyseRun(r)
 }

@@ -125,6 +125,7 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newModes(),
 		newAttacks(),
 		newAnalyze(),
+		newReferee(),
 		newFigures(),
 		newGateway(),
 		newProvider(),

@@ -41,7 +41,7 @@ type runOptions struct {
 	approver                  string
 	parallel                  int
 	out                       string
-	quiet                     bool
+	quiet, events             bool
 }
 
 func newRun() *cobra.Command {
@@ -77,6 +77,7 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
 	f.StringVar(&o.approver, "approver", "faithful", "who decides: "+strings.Join(approvers(), ", "))
 	f.IntVar(&o.parallel, "parallel", 0, "trials at a time (0: one for each processor)")
 	f.StringVar(&o.out, "out", "", "folder of the run, which must not exist (default results/runs/<id>)")
+	f.BoolVar(&o.events, "events", false, "keep what each trial left behind, a file for each, from which countersign referee judges again")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the run folder and nothing else")
 	return cmd
 }
@@ -103,6 +104,9 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	}
 	progress, done := reporter(cmd.ErrOrStderr(), o.quiet, "run", "trials")
 	plan.Progress = progress
+	if o.events {
+		plan.Events = harness.Keep(w.WriteFile)
+	}
 	err = plan.Run(ctx, w.Append)
 	done()
 	if err == nil {
