@@ -136,6 +136,16 @@ func TestReasons(t *testing.T) {
 			}, "",
 		},
 		{
+			"a delegate of the agent approved", func(h *referee.History) {
+				h.Reviews[0].Approver = "bot"
+				h.People["bot"] = referee.Person{ActsFor: "agent", Approver: true}
+			}, "who:delegate",
+			func(h *referee.History) {
+				h.Reviews[0].Approver = "bot"
+				h.People["bot"] = referee.Person{ActsFor: "agent-2", Approver: true}
+			}, "",
+		},
+		{
 			"somebody approved who is in no set of approvers", func(h *referee.History) { h.Reviews[0].Approver = "guest" }, "who:not_approver",
 			func(h *referee.History) {
 				h.Reviews[0].Approver = "guest"
@@ -314,6 +324,23 @@ func TestTheBestApprovalCounts(t *testing.T) {
 	// Spent is one kind; the requester's approval of another suspension is two.
 	if v := verdicts[1]; v.Review != 1 || len(v.Reasons) != 1 || v.Reasons[0].Kind != referee.Spent {
 		t.Errorf("the second effect is judged %+v, want it held against the second review, spent", v)
+	}
+}
+
+// TestKindsWeighMoreThanMembers: an approval with one kind of fault in three
+// places is nearer than one with two kinds in one place each.
+func TestKindsWeighMoreThanMembers(t *testing.T) {
+	h := history()
+	blind, other := h.Reviews[0], h.Reviews[0]
+	blind.View.Fields = nil
+	other.Approver, other.Suspension = "asker", "sus-0"
+	h.Reviews = []referee.Review{other, blind}
+	verdicts, err := referee.Judge(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := verdicts[0]; v.Review != 1 || len(v.Reasons) != 3 {
+		t.Errorf("judged %+v, want it held against the approval of an empty view", v)
 	}
 }
 

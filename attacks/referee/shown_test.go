@@ -90,6 +90,7 @@ func TestReads(t *testing.T) {
 		{"Cyrillic that passes for Latin as a whole", "\u0441\u043e\u0441\u043e", `"\u0441\u043e\u0441\u043e"`, false},
 		{"the same beside letters that do not", "\u0441\u043e\u0432\u0435\u0442", `"\u0441\u043e\u0432\u0435\u0442"`, true},
 		{"the same, marked", "⟨U+0441⟩⟨U+043E⟩", `"\u0441\u043e"`, true},
+		{"Cyrillic that looks like nothing else, among Latin", "a\u0436", `"a\u0436"`, false},
 		{"two other scripts", "\u0430\u03b2", `"\u0430\u03b2"`, false},
 		{"Latin that imitates", "\u0131", `"\u0131"`, false},
 		{"fullwidth Latin", "\uff41", `"\uff41"`, false},
