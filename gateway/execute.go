@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -48,13 +49,11 @@ func idempotencyKey(issuer, audience, permit string) string {
 // actionDigest identifies equal actions: audience, tool, canonical arguments and
 // what the references resolve to.
 func (g *Gateway) actionDigest(s *modes.Situation) string {
-	text, err := canonical.Canonical(map[string]any{
-		"aud": s.Action.Audience, "tool": s.Action.Tool, "args": s.ArgsDigest, "resolved": s.Resolved,
-	})
+	resolved, err := json.Marshal(s.Resolved) // members sorted by name
 	if err != nil {
 		return ""
 	}
-	return canonical.Digest(text)
+	return canonical.Digest([]byte(joined(s.Action.Audience, s.Action.Tool, s.ArgsDigest, string(resolved))))
 }
 
 func (g *Gateway) request(s *modes.Situation, requestID string) api.ProviderRequest {
@@ -102,6 +101,9 @@ func (g *Gateway) answer(res api.ProviderResult, err error) (api.Outcome, error)
 		return api.Outcome{Status: api.Executed, Result: res.Body}, nil
 	case errors.As(err, &pe) && pe.Code == "precondition":
 		return refusedBy(api.BindRefs, "precondition", "a reference changed on the way to the provider"), nil
+	case errors.As(err, &pe) && pe.Code == "key_reuse":
+		// The key is derived from the permit, so the permit was used for another call.
+		return refusedBy(api.BindIdem, "key_reuse", "the provider knows the permit's key from another call"), nil
 	case errors.As(err, &pe):
 		return api.Outcome{}, fmt.Errorf("%w: the provider refused the call: %s", api.ErrInvalid, pe.Code)
 	case errors.Is(err, api.ErrNotSent):

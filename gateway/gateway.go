@@ -60,7 +60,7 @@ type Gateway struct {
 	tools     map[toolName]toolRow
 
 	mu        sync.Mutex
-	seen      map[string]bool // permits this instance has seen
+	seen      map[string]bool    // permits this instance has seen
 	proofs    [2]map[string]bool // identifiers of proofs, this period's and the last one's
 	proofsOf  time.Time          // when this period began
 	highWater time.Time
