@@ -125,6 +125,8 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newModes(),
 		newAttacks(),
 		newAnalyze(),
+		newBaseline(),
+		newCheck(),
 		newReferee(),
 		newFigures(),
 		newGateway(),
