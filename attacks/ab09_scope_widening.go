@@ -64,7 +64,7 @@ var _ = family(Family{
 		{
 			Name:    "sibling_call_rides_on_the_resume",
 			Summary: "the resumed step carries a second call that nobody was asked about",
-			Uses:    []Capability{UseQueue}, Stopped: stopped("percall & (args | call | suspension | seen | once)"),
+			Uses:    []Capability{UseQueue}, Stopped: stopped("percall & (args | call | suspension | sender | seen | once | idem & @idempotent)"),
 			AlsoNamed: []api.Binding{api.BindRecord},
 			Success:   []string{"content", "none"}, Effects: 1, References: []string{"incident 9", "incident 14"},
 			Run: func(s *Stage) {

@@ -33,6 +33,7 @@ const (
 	agentsOwn          = "provider-credential-of-an-agent"
 	firstRun           = "run-1"
 	crashedWhileAsking = "the gateway crashed"
+	secretKey          = "key-for-secrets-shared-with-the-page-where-they-are-entered"
 )
 
 // An Answer is what a target said to one step, in the words of the records.
@@ -56,6 +57,22 @@ type Call struct {
 	SuspendedAt int64
 
 	proposed time.Time
+}
+
+// masks returns what a page of the deployment tells people who enter the secrets
+// among values, by path.
+func masks(t api.Tool, values api.Values) map[string]string {
+	var out map[string]string
+	for _, f := range t.Fields {
+		var secret string
+		if f.Secret && json.Unmarshal(values["/"+f.Name], &secret) == nil {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out["/"+f.Name] = api.SecretText([]byte(secretKey), secret)
+		}
+	}
+	return out
 }
 
 func (c *Call) intent() oracles.Intent {
@@ -187,6 +204,7 @@ func deployStage(ctx context.Context, deploy api.Factory, setting provider.Confi
 	bench, err := deploy(ctx, api.Deployment{
 		Issuer: issuer, Tools: tools, Provider: watched{world, s}, Directory: world, Clock: s.clock, ApprovalTTL: ApprovalTTL,
 		AdminToken: adminToken, AuditorToken: auditorToken, Origin: origin, ProviderCredential: gatewayCredential,
+		SecretKey: []byte(secretKey),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("deploying the target: %w", err)
@@ -333,6 +351,11 @@ func (s *Stage) Call(n int) *Call {
 		Want: oracles.Want{Audience: s.Scenario.Audience, Tool: in.Tool, Values: in.Wants, Free: map[string]bool{}},
 	}
 	c.Want.Title = s.tool(c.Action).Title
+	wanted := api.Values{}
+	for path, text := range in.Wants {
+		wanted[path] = quoted(text)
+	}
+	c.Want.Masks = masks(s.tool(c.Action), wanted)
 	for _, name := range in.Free {
 		c.Want.Free[name] = true
 	}
@@ -363,8 +386,15 @@ func place(a api.Action) string { return a.Run + "\x00" + a.Step + "\x00" + a.Ca
 // Review lets the approver look at a pending call and decide.
 func (s *Stage) Review(c *Call) { s.ReviewBy(c, approver) }
 
+// ReviewIn lets the approver read the call in a medium and decide.
+func (s *Stage) ReviewIn(c *Call, m api.Medium) { s.review(c, approver, m) }
+
 // ReviewBy lets a person decide.
-func (s *Stage) ReviewBy(c *Call, id string) {
+func (s *Stage) ReviewBy(c *Call, id string) { s.review(c, id, "") }
+
+// review lets a person decide on the view's data, or on what there is to see of it
+// in a medium.
+func (s *Stage) review(c *Call, id string, m api.Medium) {
 	if c.State != api.StatePending {
 		return
 	}
@@ -373,7 +403,16 @@ func (s *Stage) ReviewBy(c *Call, id string) {
 	if err != nil {
 		s.refused(err)
 	}
-	s.event(Event{Kind: EventShown, Who: id, View: &view})
+	if m != "" {
+		rendering, ok := view.Rendered[m]
+		if !ok {
+			panic(stop{&api.UnimplementedError{Feature: "views as " + string(m), Reason: "the target renders none"}})
+		}
+		view, err = oracles.See(m, rendering, view)
+		s.must(err)
+	}
+	view.Rendered = nil
+	s.event(Event{Kind: EventShown, Who: id, Text: string(m), View: &view})
 	reading := s.oracle.Decide(view, c.intent())
 	s.Prompts++
 	s.Characters += reading.Characters
@@ -403,7 +442,7 @@ func (s *Stage) decide(c *Call, id string, view api.View, d api.Decision, why st
 		Policy: s.policy, Risk: s.risk(s.tool(c.Action)),
 	}
 	if v, err := s.world.Preview(s.ctx, api.ProviderRequest{Audience: c.Action.Audience, Tool: c.Action.Tool, Body: c.Action.Arguments}); err == nil {
-		review.Values = v
+		review.Values, review.Masks = v, masks(s.tool(c.Action), v)
 	}
 	if err := s.target.Decide(s.ctx, auth(id), d); err != nil {
 		s.refused(err)
@@ -718,6 +757,15 @@ func (w watched) Execute(ctx context.Context, r api.ProviderRequest) (api.Provid
 
 // Honest is the plain run of a scenario: one call, approved and executed.
 func Honest(s *Stage) { s.Dispatch(s.Ask(s.Call(0))) }
+
+// Undecided is the plain run without its approval: the call is presented although
+// nobody has decided on it. What executes that is no gate.
+func Undecided(s *Stage) {
+	c := s.Call(0)
+	s.Propose(c)
+	s.Tamper()
+	s.Dispatch(s.Collect(c))
+}
 
 // textOf returns a string argument.
 func textOf(v json.RawMessage) string {
