@@ -21,7 +21,7 @@ type EventKind string
 const (
 	EventProposed   EventKind = "proposed"   // Who asked for Call
 	EventSuspended  EventKind = "suspended"  // the target's answer: State, Suspension
-	EventShown      EventKind = "shown"      // Who was shown View
+	EventShown      EventKind = "shown"      // Who was shown View, in the medium Text if that is not empty
 	EventDecided    EventKind = "decided"    // Who posted Verdict on Suspension, Text says why
 	EventTampered   EventKind = "tampered"   // the adversary's step begins
 	EventDispatched EventKind = "dispatched" // Who presented Call at an enforcement point

@@ -30,13 +30,15 @@ const (
 	RoleDestination Role = "destination" // where to: a plain string, in the summary
 	RoleText        Role = "text"        // free text that matters, in the summary
 	RoleReference   Role = "reference"   // points into reference data
+	RoleList        Role = "list"        // strings that matter, more than a summary shows, in the summary
+	RoleSecret      Role = "secret"      // a string that products mask, in the summary
 	RoleHidden      Role = "hidden"      // optional, not in the summary, absent from honest calls
 	RoleDefaulted   Role = "defaulted"   // has a default, which honest calls override
 )
 
 // Roles returns every role.
 func Roles() []Role {
-	return []Role{RoleQuantity, RoleUnit, RoleDestination, RoleText, RoleReference, RoleHidden, RoleDefaulted}
+	return []Role{RoleQuantity, RoleUnit, RoleDestination, RoleText, RoleReference, RoleList, RoleSecret, RoleHidden, RoleDefaulted}
 }
 
 // A Scenario is one validated data file. Treat it as read-only: [All] hands out
@@ -110,6 +112,7 @@ func (s *Scenario) Field(role Role) (api.Field, bool) {
 
 // Hostile returns what an attacker would put into the field of a role, as JSON
 // text; nil where no field plays it. For RoleReference it is another id, for
+// RoleList one element, for RoleSecret another secret with the same end, for
 // RoleDefaulted the default itself.
 func (s *Scenario) Hostile(role Role) json.RawMessage {
 	if role == RoleDefaulted {

@@ -17,6 +17,17 @@ import (
 // summary shows that much, so that only an attack makes it cut a value off.
 const MaxText = 60
 
+// MinList is how many elements an honest list of [RoleList] has at least. A
+// product's summary shows fewer.
+const MinList = 5
+
+// A secret of [RoleSecret] has at least MinSecret characters, of which a product
+// shows the last MaskTail.
+const (
+	MinSecret = 12
+	MaskTail  = 4
+)
+
 var (
 	idForm       = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	audienceForm = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
@@ -136,6 +147,9 @@ func (s *Scenario) checkTool(t api.Tool) error {
 		if f.Reference != "" && (f.Type != api.TypeString || s.Records[f.Reference] == nil || !f.Material) {
 			return fmt.Errorf("fields: %s: a reference is a material string, and kind %q needs records", f.Name, f.Reference)
 		}
+		if f.Secret && f.Type != api.TypeString {
+			return fmt.Errorf("fields: %s: a secret is a string", f.Name)
+		}
 		if f.Default != "" && (f.Required || !fits(f, json.RawMessage(f.Default))) {
 			return fmt.Errorf("fields: %s: default must be JSON text of type %s, in an optional field", f.Name, f.Type)
 		}
@@ -182,8 +196,10 @@ func (s *Scenario) checkHonest() error {
 			if !fits(f, text) {
 				return fmt.Errorf("arguments: %s: %s is not of type %s", a.name, text, f.Type)
 			}
-			if utf8.RuneCountInString(display(text)) > MaxText {
-				return fmt.Errorf("arguments: %s: longer than %d characters", a.name, MaxText)
+			for _, part := range elements(text) {
+				if utf8.RuneCountInString(part) > MaxText {
+					return fmt.Errorf("arguments: %s: longer than %d characters", a.name, MaxText)
+				}
 			}
 		}
 	}
@@ -193,6 +209,15 @@ func (s *Scenario) checkHonest() error {
 		}
 	}
 	return nil
+}
+
+// elements returns those of a list, or the display text of anything else.
+func elements(text json.RawMessage) []string {
+	var list []string
+	if json.Unmarshal(text, &list) == nil {
+		return list
+	}
+	return []string{display(text)}
 }
 
 func (s *Scenario) sets(field string) bool {
@@ -286,6 +311,11 @@ func (s *Scenario) checkRoles() error {
 			ok = ok && plain && (f.Type == api.TypeInteger || f.Type == api.TypeNumber)
 		case RoleUnit, RoleDestination, RoleText:
 			ok = ok && plain && f.Type == api.TypeString
+		case RoleList:
+			ok = ok && plain && f.Type == api.TypeStrings && len(elements(s.argument(name).literal)) >= MinList &&
+				!slices.ContainsFunc(elements(s.argument(name).literal), func(e string) bool { return e == "" || strings.Contains(e, ",") })
+		case RoleSecret:
+			ok = ok && plain && f.Secret && len(display(s.argument(name).literal)) >= MinSecret
 		case RoleReference:
 			ok = ok && f.Reference != "" && shown && set
 		case RoleHidden:
@@ -313,6 +343,14 @@ func (s *Scenario) argument(field string) argument {
 	return s.arguments[i]
 }
 
+// argumentText is the literal of an honest argument, empty for any other field.
+func (s *Scenario) argumentText(field string) json.RawMessage {
+	if !s.sets(field) {
+		return nil
+	}
+	return s.argument(field).literal
+}
+
 func (s *Scenario) checkHostile() error {
 	for role := range s.hostile {
 		if _, ok := s.Fields[role]; !ok || role == RoleDefaulted {
@@ -330,6 +368,16 @@ func (s *Scenario) checkHostile() error {
 		}
 		if s.sets(f.Name) && s.argument(f.Name).yields(text) {
 			return fmt.Errorf("%s: an honest call can have this value", role)
+		}
+		switch hostile, honest := elements(text), elements(s.argumentText(f.Name)); role {
+		case RoleList:
+			if len(hostile) != 1 || slices.Contains(honest, hostile[0]) {
+				return fmt.Errorf("%s: must be one element that the honest list lacks", role)
+			}
+		case RoleSecret:
+			if len(hostile[0]) < MinSecret || hostile[0][len(hostile[0])-MaskTail:] != honest[0][len(honest[0])-MaskTail:] {
+				return fmt.Errorf("%s: must end with the honest one's last %d characters", role, MaskTail)
+			}
 		}
 	}
 	kind, id := s.Reference()
