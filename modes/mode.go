@@ -1,8 +1,6 @@
 package modes
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	"countersign/gateway/api"
@@ -77,44 +75,9 @@ func (m Mode) Without(bs ...api.Binding) Mode {
 	return out
 }
 
-// Compose returns a mode of the given bindings, carried as the reference design
-// carries its approval.
-func Compose(id string, bs ...api.Binding) (Mode, error) {
-	for _, b := range bs {
-		if !slices.Contains(api.Bindings(), b) {
-			return Mode{}, fmt.Errorf("composing mode %s: there is no binding %q; the bindings are %s", id, b, NewSet(api.Bindings()...))
-		}
-	}
-	return Mode{ID: id, Name: id, Title: "composed of named bindings", Carrier: CarryBound, Bindings: NewSet(bs...)}, nil
-}
-
-// Get returns the mode with the given id or name, and accepts the ablation form
-// "M9-args-once".
-func Get(id string) (Mode, error) {
-	base, rest, ablated := strings.Cut(id, "-")
-	for _, m := range All() {
-		if !strings.EqualFold(m.ID, base) && m.Name != base {
-			continue
-		}
-		if !ablated {
-			return m, nil
-		}
-		var bs []api.Binding
-		for name := range strings.SplitSeq(rest, "-") {
-			b := api.Binding(name)
-			if !m.Bindings[b] {
-				return Mode{}, fmt.Errorf("mode %s: %s has no binding %q to leave out; it has %s", id, m.ID, name, m.Bindings)
-			}
-			bs = append(bs, b)
-		}
-		return m.Without(bs...), nil
-	}
-	var ids []string
-	for _, m := range All() {
-		ids = append(ids, m.ID)
-	}
-	return Mode{}, fmt.Errorf("there is no mode %q; the modes are %s, and M9-args is M9 without args", id, strings.Join(ids, ", "))
-}
+// Get returns the mode of the table [All] with the given id or name, and accepts
+// the ablation form "M9-args-once".
+func Get(id string) (Mode, error) { return Table(All()).Get(id) }
 
 // All returns the table of the modes: the control M0 and the nine designs.
 func All() []Mode {
