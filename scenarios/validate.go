@@ -48,7 +48,7 @@ func (s *Scenario) Validate() error {
 		{"task", s.task != "", "is empty"},
 		{"audience", audienceForm.MatchString(s.Audience), "must be a lower-case host name"},
 		{"sibling_audience", audienceForm.MatchString(s.Sibling) && s.Sibling != s.Audience, "must be another lower-case host name"},
-		{"reader", s.Reader == "struct" || s.Reader == "first", `must be "struct" or "first"`},
+		{"reader", s.Reader == "struct" || s.Reader == "first" || s.Reader == "unchecked", `must be "struct", "first" or "unchecked"`},
 	} {
 		if !c.ok {
 			return fmt.Errorf("%s: %s", c.member, c.rule)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"countersign/gateway/api"
@@ -12,7 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// A Reader is the way in which a service reads the JSON of a request. Both are
+// A Reader is the way in which a service reads the JSON of a request. All are
 // real libraries used as their documentation shows; where a text has two
 // readings, they differ.
 type Reader string
@@ -25,6 +27,11 @@ const (
 	// ReaderFirst asks github.com/tidwall/gjson for each member: names match
 	// exactly and the first of several wins.
 	ReaderFirst Reader = "first"
+	// ReaderUnchecked is ReaderFirst without gjson's check of the whole text, which
+	// that library leaves to its caller ("bad json will not panic, but it may return
+	// back unexpected results"): numbers as Go's strconv takes them, a text that
+	// ends early and text behind the object are read for what there is.
+	ReaderUnchecked Reader = "unchecked"
 )
 
 // A parser turns a request body into the values of the fields that are present.
@@ -37,8 +44,10 @@ func newParser(r Reader, t api.Tool) (parser, error) {
 		return structParser(t), nil
 	case ReaderFirst:
 		return firstParser(t), nil
+	case ReaderUnchecked:
+		return uncheckedParser(t), nil
 	}
-	return nil, fmt.Errorf("reader %q is not one of %q, %q", string(r), ReaderStruct, ReaderFirst)
+	return nil, fmt.Errorf("reader %q is not one of %q, %q, %q", string(r), ReaderStruct, ReaderFirst, ReaderUnchecked)
 }
 
 // exactInteger is an int64 field that also takes 1e2 and 100.0, which are
@@ -105,10 +114,17 @@ func structParser(t api.Tool) parser {
 }
 
 func firstParser(t api.Tool) parser {
+	unchecked := uncheckedParser(t)
 	return func(body []byte) (map[string]json.RawMessage, error) {
 		if !gjson.ValidBytes(body) || !gjson.ParseBytes(body).IsObject() {
 			return nil, fmt.Errorf("the body is not a JSON object")
 		}
+		return unchecked(body)
+	}
+}
+
+func uncheckedParser(t api.Tool) parser {
+	return func(body []byte) (map[string]json.RawMessage, error) {
 		out := make(map[string]json.RawMessage)
 		for _, f := range t.Fields {
 			v := gjson.GetBytes(body, gjson.Escape(f.Name))
@@ -129,8 +145,13 @@ func firstValue(typ api.FieldType, v gjson.Result) (json.RawMessage, error) {
 	switch {
 	case typ == api.TypeString && v.Type == gjson.String:
 		return quote(v.Str), nil
-	case typ == api.TypeInteger && v.Type == gjson.Number:
+	case typ == api.TypeInteger && v.Type == gjson.Number && gjson.Valid(v.Raw):
 		return integerText(v.Raw)
+	case typ == api.TypeInteger && v.Type == gjson.Number:
+		if math.Trunc(v.Num) != v.Num || math.Abs(v.Num) > 1<<53 {
+			return nil, fmt.Errorf("number %.40q is no integer", v.Raw)
+		}
+		return strconv.AppendInt(nil, v.Int(), 10), nil
 	case typ == api.TypeNumber && v.Type == gjson.Number:
 		return double(v.Num)
 	case typ == api.TypeBoolean && v.IsBool():

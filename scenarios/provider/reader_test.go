@@ -9,6 +9,7 @@ import (
 
 	"countersign/gateway/api"
 
+	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 )
 
@@ -79,6 +80,50 @@ func TestReaders(t *testing.T) {
 		structs, first := readBoth(c.typ, c.body)
 		if structs != c.structs || first != c.first {
 			t.Errorf("%s %s: struct %s first %s, want %s %s", c.typ, c.body, structs, first, c.structs, c.first)
+		}
+	}
+}
+
+// TestUncheckedReader: what is no JSON is read for what there is, as gjson does it
+// for a caller who does not check, and what is JSON as by the reader that does.
+func TestUncheckedReader(t *testing.T) {
+	for _, c := range []struct {
+		typ        api.FieldType
+		body, want string
+	}{
+		{api.TypeInteger, `{"amount":+5}`, "5"},
+		{api.TypeInteger, `{"amount":007}`, "7"},
+		{api.TypeInteger, `{"amount":0x1ep0}`, "30"},
+		{api.TypeInteger, `{"amount":0x1p-1}`, "!"},
+		{api.TypeInteger, `{"amount":1 2}`, "1"},
+		{api.TypeInteger, `{"amount":nan}`, "!"},
+		{api.TypeInteger, `{"amount":inf}`, "!"},
+		{api.TypeInteger, `{"amount":+9007199254740994}`, "!"},
+		{api.TypeInteger, `{"amount":9007199254740993}`, "9007199254740993"},
+		{api.TypeNumber, `{"amount":nan}`, "!"},
+		{api.TypeBoolean, `{"amount":t r u e}`, "true"},
+		{api.TypeString, `{"amount":"a","\q`, `"a"`},
+		{api.TypeString, `{"amount":"a"`, `"a"`},
+		{api.TypeString, `{"amount":"a"}{"amount":"b"}`, `"a"`},
+		{api.TypeString, `{"amount":"a","amount":"b"}`, `"a"`},
+		{api.TypeString, `{"amount":null}`, "-"},
+		{api.TypeString, `{"Amount":"a"}`, "-"},
+		{api.TypeString, `{"amount":1}`, "!"},
+		{api.TypeString, ``, "-"},
+	} {
+		got := "!"
+		if values, err := uncheckedParser(api.Tool{Fields: []api.Field{{Name: "amount", Type: c.typ}}})([]byte(c.body)); err == nil {
+			if got = "-"; values["amount"] != nil {
+				got = string(values["amount"])
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.typ, c.body, got, c.want)
+		}
+		if gjson.Valid(c.body) {
+			if _, first := readBoth(c.typ, c.body); first != got {
+				t.Errorf("%s %s: %s unchecked, %s checked", c.typ, c.body, got, first)
+			}
 		}
 	}
 }
