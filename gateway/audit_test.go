@@ -148,7 +148,7 @@ func TestAuditSaysWhatHappened(t *testing.T) {
 	}
 	decided, outcome := entries[1], entries[3]
 	if decided.Principal != "approver-p" || decided.ViewDigest == "" || decided.Permit != outcome.Permit || outcome.Permit == "" ||
-		outcome.Principal != "agent-a" || outcome.Status != api.Executed || outcome.RequestID != w.prov.Ledger()[0].RequestID {
+		outcome.Principal != "agent-a" || outcome.Status != api.Executed || outcome.RequestID != w.prov.Ledger()[0].RequestID || outcome.Key != w.prov.Ledger()[0].IdempotencyKey {
 		t.Errorf("decided %+v, outcome %+v", decided, outcome)
 	}
 	// A refusal is recorded, too.

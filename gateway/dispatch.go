@@ -31,9 +31,14 @@ func (g *Gateway) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (
 	if err != nil {
 		return api.Outcome{}, err
 	}
+	asked, err := g.tool(d.Action)
+	if err != nil {
+		return api.Outcome{}, err
+	}
 	for i, a := range d.Siblings {
-		// A design that checks once a resume lets the rest of the step run with it.
-		covered := !g.mode.Has(api.BindPerCall) && outcome.Status == api.Executed
+		// A design that checks once a resume lets the rest of the step run with it. A
+		// call that needs no approval was no check.
+		covered := !g.mode.Has(api.BindPerCall) && outcome.Status == api.Executed && g.gated(asked.Tool, d.Action)
 		o, err := g.dispatch(ctx, caller, auth, a, d.Carried, fmt.Sprintf("%s/%d", d.RequestID, i+1), covered)
 		if err != nil {
 			return api.Outcome{}, err
@@ -51,7 +56,10 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	s := g.situate(ctx, caller, auth, a, carried, t)
+	var s *modes.Situation
+	if broken := guarded(func() { s = g.situate(ctx, caller, auth, a, carried, t) }); broken != nil {
+		return api.Outcome{Status: api.Refused, Refusals: broken}, nil
+	}
 	if covered || !g.gated(t.Tool, a) {
 		return g.send(ctx, s, requestID)
 	}
@@ -60,19 +68,37 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		Policy: s.Policy.Version, RequestID: requestID,
 	}
 	s.AuditErr = g.log(ctx, entry)
-	refusals := modes.Verify(ctx, s)
+	var refusals []api.Refusal
+	if broken := guarded(func() { refusals = modes.Verify(ctx, s) }); broken != nil {
+		refusals = broken
+	}
 	outcome, err := g.decide(ctx, s, t, requestID, refusals)
 	if err != nil {
 		return api.Outcome{}, err
 	}
 	entry.Event, entry.Status, entry.Refusals = "outcome", outcome.Status, outcome.Refusals
 	entry.Permit, entry.Alert = permitDigest(s.Evidence.Envelope.Permit), alert(outcome)
+	if g.mode.Has(api.BindIdem) && (outcome.Status == api.Executed || outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
+		entry.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, s.Evidence.Envelope.Permit)
+	}
 	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) && outcome.Status == api.Executed {
 		// The effect is made and its intent is logged; the missing line is what
 		// the comparison of log and ledger is for.
 		outcome.Refusals = append(outcome.Refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the outcome could not be logged"})
 	}
 	return outcome, nil
+}
+
+// guarded runs a part of the decision that changes nothing. If it panics, nothing
+// was decided, and that is a refusal in every design.
+func guarded(f func()) (broken []api.Refusal) {
+	defer func() {
+		if recover() != nil {
+			broken = []api.Refusal{{Binding: api.BindClosed, Code: "panic", Detail: "a check broke down"}}
+		}
+	}()
+	f()
+	return nil
 }
 
 func alert(o api.Outcome) string {
@@ -194,6 +220,8 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		g.mu.Unlock()
 	}
 	s.StoreErr = g.records.ping(ctx)
+	s.Policy, s.PolicyErr = g.registry.policy(ctx)
+	s.Now, s.HighWater, s.NowErr = g.now()
 	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
 		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
 	}
