@@ -138,6 +138,10 @@ func (e Events) masked() Events {
 	return e
 }
 
+// leftOut stands for the digest of a bound view, which holds the identifier of its
+// suspension.
+const leftOut = "(left out)"
+
 // A masker names identifiers.
 type masker map[string]string
 
@@ -171,7 +175,10 @@ func (m masker) refusals(rs []api.Refusal) []api.Refusal {
 }
 
 func (m masker) view(v api.View) api.View {
-	v.Suspension, v.Title, v.Digest, v.Assertion = m.id(v.Suspension), m.text(v.Title), "", nil
+	v.Suspension, v.Title, v.Assertion = m.id(v.Suspension), m.text(v.Title), nil
+	if v.Digest != "" {
+		v.Digest = leftOut
+	}
 	v.Fields, v.Notes = slices.Clone(v.Fields), slices.Clone(v.Notes)
 	for i := range v.Fields {
 		v.Fields[i].Text = m.text(v.Fields[i].Text)

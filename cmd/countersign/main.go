@@ -128,6 +128,7 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newBaseline(),
 		newCheck(),
 		newReferee(),
+		newExplain(),
 		newFigures(),
 		newGateway(),
 		newProvider(),
