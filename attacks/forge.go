@@ -135,7 +135,7 @@ func (s *Stage) forgedPermit(c *Call, signed bool) string {
 	now := s.now()
 	for k, v := range map[string]any{
 		"type": "countersign/approval/v1", "jti": "forged-" + c.Action.Run + "-" + c.Action.Call, "decision": api.Approve,
-		"iss": issuer, "tenant": tenant, "sub": c.Agent.ID, "requester": actsFor(c.Agent.ID),
+		"iss": issuer, "tenant": tenant, "sub": c.Agent.ID, "requester": requesterOf(c.Agent.ID),
 		"run": c.Action.Run, "step": c.Action.Step, "call": c.Action.Call, "suspended_at": c.SuspendedAt,
 		"aud": c.Action.Audience, "tool": c.Action.Tool, "tool_sha256": hex.EncodeToString(digest[:]),
 		"resolved": s.resolved(t, c.Action), "policy": s.policy, "risk": s.risk(t), "approvers": []string{approver, delegate, requester},

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ const (
 	agentA     = "agent-a"     // asks on behalf of requester
 	agentB     = "agent-b"     // another agent of the same requester
 	agentX     = "agent-x"     // an agent of somebody else
+	agentSub   = "agent-sub"   // an agent that works for agent-a
 	agentSolo  = "agent-solo"  // an agent of a tenant without approvers
 	requester  = "requester-r" // may approve other people's requests
 	requester2 = "requester-2"
@@ -37,6 +39,7 @@ var cast = []api.Principal{
 	{ID: agentA, Role: api.RoleAgent, Tenant: tenant, ActsFor: requester},
 	{ID: agentB, Role: api.RoleAgent, Tenant: tenant, ActsFor: requester},
 	{ID: agentX, Role: api.RoleAgent, Tenant: tenant, ActsFor: requester2},
+	{ID: agentSub, Role: api.RoleAgent, Tenant: tenant, ActsFor: agentA},
 	{ID: agentSolo, Role: api.RoleAgent, Tenant: soloTenant, ActsFor: "requester-solo"},
 	{ID: requester, Role: api.RolePerson, Tenant: tenant, Approver: true},
 	{ID: requester2, Role: api.RolePerson, Tenant: tenant},
@@ -61,6 +64,16 @@ func actsFor(id string) string {
 		}
 	}
 	return ""
+}
+
+// requesterOf returns the person for whom an agent works in the end.
+func requesterOf(id string) string {
+	for {
+		id = actsFor(id)
+		if !slices.ContainsFunc(cast, func(p api.Principal) bool { return p.ID == id && p.Role == api.RoleAgent }) {
+			return id
+		}
+	}
 }
 
 // An Agent is an agent's process: its token and its key.

@@ -437,7 +437,7 @@ func (s *Stage) decide(c *Call, id string, view api.View, d api.Decision, why st
 	s.event(Event{Kind: EventDecided, Who: id, Verdict: d.Verdict, Suspension: c.Suspension, Text: why})
 	review := referee.Review{
 		Time: s.now(), Approver: id, Verdict: d.Verdict, View: view, Suspension: c.Suspension,
-		Agent: c.Agent.ID, Requester: actsFor(c.Agent.ID), Run: c.Action.Run, Step: c.Action.Step, Call: c.Action.Call,
+		Agent: c.Agent.ID, Requester: requesterOf(c.Agent.ID), Run: c.Action.Run, Step: c.Action.Step, Call: c.Action.Call,
 		Audience: c.Action.Audience, Tool: c.Action.Tool, Expires: c.proposed.Add(ApprovalTTL),
 		Policy: s.policy, Risk: s.risk(s.tool(c.Action)),
 	}

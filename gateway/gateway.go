@@ -200,6 +200,12 @@ func (g *Gateway) now() (now, highWater time.Time, err error) {
 
 // situate assembles what the checks of one call may read.
 func (g *Gateway) situate(ctx context.Context, caller api.Principal, auth api.Auth, a api.Action, carried api.Carried, t toolRow) *modes.Situation {
+	if g.mode.Carrier == modes.CarryWindow { // which is the requester's
+		var err error
+		if caller.ActsFor, err = g.requester(ctx, caller); err != nil {
+			caller.ActsFor = ""
+		}
+	}
 	s := &modes.Situation{
 		Mode: g.mode, Action: a, Carried: carried, Proof: auth.Proof, Method: "POST",
 		URI: strings.ReplaceAll(dispatchURI, "{audience}", a.Audience), Caller: caller,

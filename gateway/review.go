@@ -62,6 +62,10 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	if s.ResolveErr != nil {
 		return api.Pending{}, fmt.Errorf("resolving the references of %s/%s: %w", t.Audience, t.Name, s.ResolveErr)
 	}
+	requester, err := g.requester(ctx, s.Caller)
+	if err != nil {
+		return api.Pending{}, err
+	}
 	at, err := g.records.s.Next(ctx, "suspended-at")
 	if err != nil {
 		return api.Pending{}, answered(err)
@@ -76,7 +80,7 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	}
 	e := modes.Envelope{
 		Type: modes.EnvelopeType, Permit: sus.Permit, Decision: api.Approve, Issuer: g.d.Issuer, Tenant: s.Caller.Tenant,
-		Agent: s.Caller.ID, Requester: s.Caller.ActsFor, Run: s.Action.Run, Step: s.Action.Step, Call: s.Action.Call, SuspendedAt: at,
+		Agent: s.Caller.ID, Requester: requester, Run: s.Action.Run, Step: s.Action.Step, Call: s.Action.Call, SuspendedAt: at,
 		Audience: t.Audience, Tool: t.Name, ToolDigest: t.digest, Arguments: string(s.Canonical), ArgsDigest: s.ArgsDigest,
 		Resolved: s.Resolved, Policy: s.Policy.Version, Risk: s.Policy.Label(t.Tool), Approvers: approvers, Stage: 1,
 		AgentKey: thumbprint(s.Caller.Key), Guarantee: t.Guarantee, Uses: 1,
@@ -107,6 +111,29 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 		return api.Pending{}, err
 	}
 	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil
+}
+
+// maxDelegation is how many agents may stand between an agent and the person it
+// works for.
+const maxDelegation = 8
+
+// requester finds on whose behalf an agent asks: for an agent of an agent, the
+// person at the end. Otherwise that person could decide a request of its own, made
+// through a second agent.
+func (g *Gateway) requester(ctx context.Context, agent api.Principal) (string, error) {
+	for range maxDelegation {
+		next, err := g.registry.Principal(ctx, agent.ActsFor)
+		switch {
+		case errors.Is(err, api.ErrNotFound):
+			return agent.ActsFor, nil // a person who has nothing to do with the gateway
+		case err != nil:
+			return "", err
+		case next.Role != api.RoleAgent:
+			return next.ID, nil
+		}
+		agent = next
+	}
+	return "", fmt.Errorf("%w: %s acts for more than %d agents in a row", api.ErrForbidden, agent.ID, maxDelegation)
 }
 
 // viewDigest is the SHA-256 of the canonical view without its digest, without
@@ -218,7 +245,11 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 		ID: sus.Permit, Suspension: sus.ID, Verdict: d.Verdict, Approver: caller.ID,
 		EnvelopeText: sus.Envelope, Challenge: sus.Challenge, ViewDigest: sus.View.Digest, Assertion: slices.Clone(d.Assertion),
 	}
-	refusals, use, err := g.judgeDecision(ctx, &a, e, sus, d)
+	var refusals []api.Refusal
+	var use func() error
+	if broken := guarded(func() { refusals, use, err = g.judgeDecision(ctx, &a, e, sus, d) }); broken != nil {
+		refusals = broken
+	}
 	if err != nil {
 		return err
 	}
