@@ -121,9 +121,21 @@ func argumentClaims(arguments []byte) (map[string]any, error) {
 	return map[string]any{"arguments": string(text), "args_sha256": hex.EncodeToString(h[:])}, nil
 }
 
-// forgedPermit makes a permit for a call that nobody approved, with every claim a
-// gate could look for, unsigned or under the forger's own key.
-func (s *Stage) forgedPermit(c *Call, signed bool) string {
+// A forgery is how a permit without a genuine signature is made up.
+type forgery int
+
+const (
+	unsigned    forgery = iota // alg "none", no signature
+	forgersKey                 // ES256 under a key of the forger's, with the gateway's key id
+	embeddedKey                // the same, and the header brings that key along
+	knownSecret                // HS256, keyed with 32 zeros, as where a key was never set
+)
+
+const forgedType, forgedKeyID = "countersign+jwt", "gateway-1"
+
+// forgedClaims are the claims of a permit for a call that nobody approved: every
+// one a gate could look for.
+func (s *Stage) forgedClaims(c *Call) map[string]any {
 	claims, err := argumentClaims(c.Action.Arguments)
 	s.must(err)
 	t := s.tool(c.Action)
@@ -144,17 +156,25 @@ func (s *Stage) forgedPermit(c *Call, signed bool) string {
 	} {
 		claims[k] = v
 	}
-	payload, err := canonicalOf(claims)
+	return claims
+}
+
+// forgedPermit makes a permit for a call that nobody approved.
+func (s *Stage) forgedPermit(c *Call, f forgery) string {
+	payload, err := canonicalOf(s.forgedClaims(c))
 	s.must(err)
-	const typ = "countersign+jwt"
-	if !signed {
-		header := fmt.Sprintf(`{"alg":"none","kid":"gateway-1","typ":%q}`, typ)
+	if f == unsigned {
+		header := fmt.Sprintf(`{"alg":"none","kid":%q,"typ":%q}`, forgedKeyID, forgedType)
 		return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(payload) + "."
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	s.must(err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
-		(&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "gateway-1"))
+	signing := jose.SigningKey{Algorithm: jose.HS256, Key: make([]byte, 32)}
+	if f != knownSecret {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		s.must(err)
+		signing = jose.SigningKey{Algorithm: jose.ES256, Key: key}
+	}
+	signer, err := jose.NewSigner(signing,
+		(&jose.SignerOptions{EmbedJWK: f == embeddedKey}).WithType(forgedType).WithHeader("kid", forgedKeyID))
 	s.must(err)
 	j, err := signer.Sign(payload)
 	s.must(err)

@@ -201,8 +201,8 @@ func TestForgedPermitIsCompleteAndUnauthentic(t *testing.T) {
 	for _, mode := range []string{"M4", "M7", "M9"} {
 		s, c, m := stageOf(t, mode)
 		genuine := payloadOf(t, m.Dispatch.Carried.Permit)
-		for _, signed := range []bool{false, true} {
-			permit := s.forgedPermit(c, signed)
+		for forgery, alg := range map[forgery]string{unsigned: "none", forgersKey: "ES256", embeddedKey: "ES256", knownSecret: "HS256"} {
+			permit := s.forgedPermit(c, forgery)
 			forged := payloadOf(t, permit)
 			for name, v := range genuine {
 				switch name {
@@ -221,16 +221,18 @@ func TestForgedPermitIsCompleteAndUnauthentic(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var h struct{ Alg, Kid, Typ string }
+			var h struct {
+				Alg, Kid, Typ string
+				JWK           json.RawMessage
+			}
 			if err := json.Unmarshal(header, &h); err != nil {
 				t.Fatal(err)
 			}
-			want := map[bool]string{false: "none", true: "ES256"}[signed]
-			if h.Alg != want || h.Kid == "" || h.Typ == "" {
-				t.Errorf("%s: the header is %s, want algorithm %s", mode, header, want)
+			if h.Alg != alg || h.Kid == "" || h.Typ == "" || (h.JWK != nil) != (forgery == embeddedKey) {
+				t.Errorf("%s: the header is %s, want algorithm %s", mode, header, alg)
 			}
-			if _, err := jose.ParseSignedCompact(permit, []jose.SignatureAlgorithm{jose.ES256}); (err == nil) != signed {
-				t.Errorf("%s: signed %t: reading it as ES256: %v", mode, signed, err)
+			if _, err := jose.ParseSignedCompact(permit, []jose.SignatureAlgorithm{jose.ES256}); (err == nil) != (alg == "ES256") {
+				t.Errorf("%s: reading a permit under %s as ES256: %v", mode, alg, err)
 			}
 		}
 	}

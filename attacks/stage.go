@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -142,6 +143,7 @@ type Stage struct {
 	proofs   int
 	newest   map[string]string // run, step, call → suspension
 	tampered bool
+	asserted json.RawMessage // the newest honest assertion
 
 	// History is what the referee judges from; Answers is what the target said;
 	// Prompts and Characters are the approvers' work.
@@ -184,8 +186,17 @@ func NewStage(ctx context.Context, deploy api.Factory, sc *scenarios.Scenario, s
 
 // settingOf is the part of a scenario that the provider is made of.
 func settingOf(sc *scenarios.Scenario) provider.Config {
-	return provider.Config{Tools: sc.ToolTable(), Records: sc.Records, Reader: provider.Reader(sc.Reader)}
+	tools := sc.ToolTable()
+	if t, ok := sc.Tool(sc.HonestTool); ok {
+		t.Audience = staging(sc)
+		tools = append(tools, t)
+	}
+	return provider.Config{Tools: tools, Records: sc.Records, Reader: provider.Reader(sc.Reader)}
 }
+
+// staging is the service with which a deployment tries things out, beside the one
+// that counts. It has the honest tool.
+func staging(sc *scenarios.Scenario) string { return "staging." + sc.Audience }
 
 func deployStage(ctx context.Context, deploy api.Factory, setting provider.Config, oracle oracles.Approver) (*Stage, error) {
 	s := &Stage{
@@ -398,6 +409,28 @@ func (s *Stage) review(c *Call, id string, m api.Medium) {
 	if c.State != api.StatePending {
 		return
 	}
+	o := s.look(c, id, m)
+	s.decide(c, id, o.view, o.decision, o.why)
+	s.goOnIf(o)
+}
+
+// An opinion is what a person makes of a view.
+type opinion struct {
+	view     api.View
+	decision api.Decision
+	why      string
+}
+
+// goOnIf ends the script where the approver declined.
+func (s *Stage) goOnIf(o opinion) {
+	if o.decision.Verdict != api.Approve {
+		s.answer(Answer{Status: api.Refused, Approver: true})
+		panic(stop{})
+	}
+}
+
+// look lets a person read a pending call and make up their mind.
+func (s *Stage) look(c *Call, id string, m api.Medium) opinion {
 	p := s.person(id)
 	view, err := s.target.View(s.ctx, auth(id), c.Suspension)
 	if err != nil {
@@ -420,11 +453,53 @@ func (s *Stage) review(c *Call, id string, m api.Medium) {
 	if len(view.Assertion) > 0 && d.Verdict == api.Approve {
 		d.Assertion, err = p.key.Assert(view.Assertion)
 		s.must(err)
+		s.asserted = d.Assertion
 	}
-	s.decide(c, id, view, d, reading.Why)
-	if d.Verdict != api.Approve {
-		s.answer(Answer{Status: api.Refused, Approver: true})
-		panic(stop{})
+	return opinion{view, d, reading.Why}
+}
+
+// ReviewTogether lets several people read the call before any of them decides; then
+// each posts a decision. The target may tell all but the first that it is decided.
+func (s *Stage) ReviewTogether(c *Call, ids ...string) {
+	if c.State != api.StatePending {
+		return
+	}
+	opinions := make([]opinion, len(ids))
+	for i, id := range ids {
+		opinions[i] = s.look(c, id, "")
+	}
+	for i, o := range opinions {
+		if i == 0 {
+			s.decide(c, ids[i], o.view, o.decision, o.why)
+		} else {
+			s.decideAgain(c, ids[i], o)
+		}
+		s.goOnIf(o)
+	}
+}
+
+// ReviewTwice lets the approver decide, and posts that decision a second time, as
+// a client does that got no answer.
+func (s *Stage) ReviewTwice(c *Call) {
+	if c.State != api.StatePending {
+		return
+	}
+	o := s.look(c, approver, "")
+	s.decide(c, approver, o.view, o.decision, o.why)
+	s.decideAgain(c, approver, o)
+	s.goOnIf(o)
+}
+
+// decideAgain posts one more decision on a call that was decided. The script goes
+// on whatever the target says to that.
+func (s *Stage) decideAgain(c *Call, id string, o opinion) {
+	var r *api.RefusedError
+	switch err := s.post(c, id, o.view, o.decision, o.why); {
+	case err == nil:
+	case errors.Is(err, api.ErrConflict), errors.As(err, &r):
+		s.happened(theTarget, "does not take this decision beside the first")
+	default:
+		panic(stop{err})
 	}
 }
 
@@ -434,6 +509,13 @@ func (s *Stage) Decide(c *Call, id string, view api.View, d api.Decision) {
 }
 
 func (s *Stage) decide(c *Call, id string, view api.View, d api.Decision, why string) {
+	if err := s.post(c, id, view, d, why); err != nil {
+		s.refused(err)
+	}
+}
+
+// post posts a decision and, if the target takes it, notes it.
+func (s *Stage) post(c *Call, id string, view api.View, d api.Decision, why string) error {
 	s.event(Event{Kind: EventDecided, Who: id, Verdict: d.Verdict, Suspension: c.Suspension, Text: why})
 	review := referee.Review{
 		Time: s.now(), Approver: id, Verdict: d.Verdict, View: view, Suspension: c.Suspension,
@@ -445,10 +527,11 @@ func (s *Stage) decide(c *Call, id string, view api.View, d api.Decision, why st
 		review.Values, review.Masks = v, masks(s.tool(c.Action), v)
 	}
 	if err := s.target.Decide(s.ctx, auth(id), d); err != nil {
-		s.refused(err)
+		return err
 	}
 	review.Tick = s.tick()
 	s.History.Reviews = append(s.History.Reviews, review)
+	return nil
 }
 
 // Collect returns what the worker then holds for a call.
@@ -533,9 +616,13 @@ func (s *Stage) note(requestID, agent string, a api.Action) {
 
 // Race presents a message from n workers at once: all of them pass the checks
 // before any of them consumes, and they go on in an order drawn from the seed.
-func (s *Stage) Race(m Message, n int) {
+func (s *Stage) Race(m Message, n int) { s.RaceOf(slices.Repeat([]Message{m}, n)...) }
+
+// RaceOf is Race for workers that have a message each.
+func (s *Stage) RaceOf(ms ...Message) {
+	n := len(ms)
 	s.needLab("racing callers")
-	s.happened(theWorker, "runs %d copies of itself, and each presents the message: all pass the checks before any of them spends the approval", n)
+	s.happened(theWorker, "runs %d copies of itself, and each presents its message: all pass the checks before any of them spends the approval", n)
 	ids := make([]string, n)
 	order := make([]int, n)
 	for i := range n {
@@ -553,7 +640,7 @@ func (s *Stage) Race(m Message, n int) {
 				results[i].err = fmt.Errorf("panic: %v", r)
 			}
 		}()
-		results[i].o, results[i].err = s.present(ctx, s.target, m, ids[i])
+		results[i].o, results[i].err = s.present(ctx, s.target, ms[i], ids[i])
 	})
 	for _, r := range results {
 		if r.err != nil {
