@@ -11,17 +11,19 @@ var _ = family(Family{
 	ID: "AB6", Title: "stale authority", Main: api.BindOnline,
 	Variants: []Variant{
 		queued("agent_disabled_while_the_call_waits", "the agent is disabled between approval and dispatch",
-			"online", nil, func(s *Stage, c *Call) { s.Disable(c.Agent) }),
+			"online", []string{"incident 29"}, func(s *Stage, c *Call) { s.Disable(c.Agent) }),
 		queued("approval_withdrawn_while_the_call_waits", "the approval is withdrawn between approval and dispatch",
 			"online", []string{"incident 29"}, func(s *Stage, c *Call) { s.Revoke(c) }),
 		queued("policy_changed_while_the_call_waits", "the policy is tightened between approval and dispatch",
 			"online", []string{"incident 19"}, func(s *Stage, _ *Call) { s.ChangePolicy("policy-2") }),
 		queued("risk_label_raised_while_the_call_waits", "the tool's risk label rises between approval and dispatch",
 			"online", []string{"incident 23"}, func(s *Stage, c *Call) { s.RaiseRisk(c, "critical") }),
+		queued("tool_put_on_the_denied_list_while_the_call_waits", "what the call does is put on the list of what is denied, between approval and dispatch",
+			"online", []string{"incident 29"}, func(s *Stage, c *Call) { s.RaiseRisk(c, "denied") }),
 		queued("approvers_passkey_removed_while_the_call_waits", "the approver's credentials are removed between approval and dispatch",
 			"attest | online & (record | challenge)", []string{"incident 29"}, func(s *Stage, _ *Call) { s.RemoveCredentials(approver) }),
 		queued("expired_while_the_call_waits", "the approval's end passes in the queue",
-			"expiry", []string{"incident 26"}, func(s *Stage, _ *Call) { s.Wait(ApprovalTTL + time.Minute) }),
+			"expiry", nil, func(s *Stage, _ *Call) { s.Wait(ApprovalTTL + time.Minute) }),
 		queued("deployments_clock_set_back_after_the_end", "the approval's end passes, the gate sees that time, and its clock is set back",
 			"expiry", nil, func(s *Stage, _ *Call) {
 				s.Wait(ApprovalTTL + time.Minute)
@@ -41,32 +43,61 @@ var _ = family(Family{
 			},
 		},
 		{
-			Name:    "withdrawn_between_consumption_and_a_late_send",
-			Summary: "the approval is withdrawn after it was consumed, and the send is a minute late",
-			Uses:    []Capability{UseDelay}, Stopped: stopped("online"),
-			Success: []string{"stale", "none"}, References: []string{"incident 29"},
+			Name:    "approved_late_after_a_restart",
+			Summary: "the gate is restarted, the proposal's end passes, and then it is approved and dispatched",
+			Uses:    []Capability{UseDelay, UseFault}, Stopped: stopped("expiry"),
+			Success: []string{"stale", "none"}, References: []string{"incident 26"},
 			Run: func(s *Stage) {
 				c := s.Call(0)
-				m := s.Ask(c)
+				s.Propose(c)
 				s.Tamper()
-				s.During(api.StepConsumed, func() {
-					s.Revoke(c)
-					s.Wait(time.Minute)
-				})
-				s.Dispatch(m)
+				s.Restart()
+				s.Wait(ApprovalTTL + time.Minute)
+				s.Review(c)
+				s.Dispatch(s.Collect(c))
+			},
+		},
+		late("withdrawn_between_consumption_and_a_late_send", "the approval is withdrawn after it was consumed, and the send is a minute late",
+			"online", func(s *Stage, c *Call) { s.Revoke(c) }),
+		late("agent_disabled_between_consumption_and_a_late_send", "the agent is disabled after the approval was consumed, and the send is a minute late",
+			"online", func(s *Stage, c *Call) { s.Disable(c.Agent) }),
+		late("policy_changed_between_consumption_and_a_late_send", "the policy is tightened after the approval was consumed, and the send is a minute late",
+			"online", func(s *Stage, _ *Call) { s.ChangePolicy("policy-2") }),
+		late("risk_label_raised_between_consumption_and_a_late_send", "the tool's risk label rises after the approval was consumed, and the send is a minute late",
+			"online", func(s *Stage, c *Call) { s.RaiseRisk(c, "critical") }),
+		late("approvers_passkey_removed_between_consumption_and_a_late_send", "the approver's credentials are removed after the approval was consumed, and the send is a minute late",
+			"online & (record | attest | challenge)", func(s *Stage, _ *Call) { s.RemoveCredentials(approver) }),
+		late("expired_between_consumption_and_a_late_send", "the approval's end passes after it was consumed, and the send comes after it",
+			"expiry", func(s *Stage, _ *Call) { s.Wait(ApprovalTTL) }),
+	},
+	Twins: []Variant{
+		unmoved("dispatched_just_before_the_end", "the call waits until a second before the approval's end",
+			func(s *Stage, _ *Call) { s.Wait(ApprovalTTL - time.Second) }),
+		unmoved("another_tools_risk_label_raised_while_the_call_waits", "the risk label of another tool rises; this one's is what it was",
+			func(s *Stage, c *Call) {
+				other := *c
+				other.Action.Tool = s.Scenario.SiblingTool
+				s.RaiseRisk(&other, "critical")
+			}),
+		unmoved("another_agent_disabled_while_the_call_waits", "another agent of the same person is disabled",
+			func(s *Stage, _ *Call) { s.Disable(s.agents[agentB]) }),
+		unmoved("another_approvers_passkey_removed_while_the_call_waits", "the credentials of an approver who did not decide this are removed",
+			func(s *Stage, _ *Call) { s.RemoveCredentials(approver2) }),
+		{
+			Name:    "another_calls_approval_withdrawn_while_the_call_waits",
+			Summary: "of two approved calls one is withdrawn; the other proceeds",
+			Effects: 1,
+			Run: func(s *Stage) {
+				first, second := s.Call(0), s.Call(1)
+				s.Propose(first)
+				s.Propose(second)
+				s.Review(second)
+				s.Review(first)
+				s.Revoke(second)
+				s.Dispatch(s.Collect(first))
 			},
 		},
 	},
-	Twins: []Variant{{
-		Name:    "dispatched_just_before_the_end",
-		Summary: "the call waits until a second before the approval's end",
-		Effects: 1,
-		Run: func(s *Stage) {
-			m := s.Ask(s.Call(0))
-			s.Wait(ApprovalTTL - time.Second)
-			s.Dispatch(m)
-		},
-	}},
 })
 
 // queued is an approved call that waits while something happens.
@@ -78,6 +109,39 @@ func queued(name, summary, condition string, refs []string, happens func(*Stage,
 			c := s.Call(0)
 			m := s.Ask(c)
 			s.Tamper()
+			happens(s, c)
+			s.Dispatch(m)
+		},
+	}
+}
+
+// late is a call whose approval is consumed in time and sent late: in between
+// something happens and at least a minute passes.
+func late(name, summary, condition string, happens func(*Stage, *Call)) Variant {
+	return Variant{
+		Name: name, Summary: summary, Uses: []Capability{UseDelay}, Stopped: stopped(condition),
+		Success: []string{"stale", "none"}, References: []string{"incident 29"},
+		Run: func(s *Stage) {
+			c := s.Call(0)
+			m := s.Ask(c)
+			s.Tamper()
+			s.During(api.StepConsumed, func() {
+				happens(s, c)
+				s.Wait(time.Minute)
+			})
+			s.Dispatch(m)
+		},
+	}
+}
+
+// unmoved is an approved call that waits while something happens that does not
+// concern it.
+func unmoved(name, summary string, happens func(*Stage, *Call)) Variant {
+	return Variant{
+		Name: name, Summary: summary, Effects: 1,
+		Run: func(s *Stage) {
+			c := s.Call(0)
+			m := s.Ask(c)
 			happens(s, c)
 			s.Dispatch(m)
 		},

@@ -44,7 +44,7 @@ var _ = family(Family{
 			Name:    "request_delivered_twice_by_the_network",
 			Summary: "the network delivers the one request twice",
 			Uses:    []Capability{UseNet}, Stopped: stopped("idem"),
-			Success: []string{"spent", "none"}, Effects: 1, References: []string{"incident 78"},
+			Success: []string{"spent", "none"}, Effects: 1,
 			Unless: func(sc *scenarios.Scenario) string {
 				if t, _ := sc.Tool(sc.HonestTool); t.Guarantee != api.GuaranteeIdempotent {
 					return "no gate can stop it: the provider's guarantee is " + string(t.Guarantee)
@@ -58,15 +58,155 @@ var _ = family(Family{
 				s.Dispatch(m)
 			},
 		},
-	},
-	Twins: []Variant{{
-		Name:    "sent_again_after_a_refused_connection",
-		Summary: "the first connection is refused, so nothing was sent; the retry makes the one effect",
-		Effects: 1,
-		Run: func(s *Stage) {
-			m := s.Ask(s.Call(0))
-			s.Lose(provider.FaultNotSent)
-			s.Dispatch(m)
+		{
+			Name:    "gates_answer_lost_and_dispatched_again_with_a_fresh_request_id",
+			Summary: "the call is made, the gate's answer is lost on its way to the worker, and the worker dispatches again, with a request id made for the attempt",
+			Uses:    []Capability{UseNet}, Stopped: stopped("seen | once | idem & @idempotent"),
+			Success: []string{"spent", "none"}, Effects: 1, References: []string{"incident 78", "incident 80"},
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Tamper()
+				s.DispatchInto(m)
+				s.Dispatch(m)
+			},
 		},
-	}},
+		{
+			Name:    "same_decision_sent_twice_and_dispatched_for_each",
+			Summary: "the approver's client sends the decision a second time, and a worker is sent off for each",
+			Uses:    []Capability{UseNet}, Stopped: stopped("seen | once | idem & @idempotent"),
+			Success: []string{"spent", "none"}, Effects: 1, References: []string{"incident 32"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.Propose(c)
+				s.Tamper()
+				s.ReviewTwice(c)
+				m := s.Collect(c)
+				s.Dispatch(m)
+				s.Dispatch(m)
+			},
+		},
+		{
+			Name:    "crash_before_the_send_and_two_workers_dispatch_again",
+			Summary: "the gateway crashes after it spent the approval and before the send; later two workers dispatch again, and both pass the checks before either consumes",
+			Uses:    []Capability{UseFault, UseDelay}, Stopped: stopped("once | idem & @idempotent"),
+			Success: []string{"spent", "none"}, References: []string{"incident 80"},
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Tamper()
+				s.CrashAt(api.StepConsumed)
+				s.DispatchInto(m)
+				s.Restart()
+				s.Wait(5 * time.Minute)
+				s.Race(m, 2)
+			},
+		},
+		{
+			Name:    "crash_after_the_send_and_dispatched_again_when_keys_are_forgotten",
+			Summary: "the gateway crashes after the send and before it records the outcome; the worker dispatches again when the provider keeps the key no more",
+			Uses:    []Capability{UseFault, UseDelay}, Stopped: stopped("expiry | once | idem"),
+			Success: []string{"spent", "none"}, Effects: 1, References: []string{"incident 21", keysForgotten},
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Tamper()
+				s.CrashAt(api.StepSent)
+				s.DispatchInto(m)
+				s.Restart()
+				s.Wait(25 * time.Hour)
+				s.Dispatch(m)
+			},
+		},
+		{
+			Name:    "gates_answer_lost_and_dispatched_again_when_keys_are_forgotten",
+			Summary: "the gate's answer is lost on its way to the worker, and the worker dispatches again when the provider keeps the key no more",
+			Uses:    []Capability{UseNet, UseDelay}, Stopped: stopped("expiry | seen | once"),
+			Success: []string{"spent", "none"}, Effects: 1, References: []string{keysForgotten},
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Tamper()
+				s.DispatchInto(m)
+				s.Wait(25 * time.Hour)
+				s.Dispatch(m)
+			},
+		},
+		{
+			Name:    "proposed_again_because_it_probably_failed",
+			Summary: "the gateway crashes after the send and before it records the outcome; the agent takes the call for failed, makes it again in its next step, and presents the approval it has",
+			Uses:    []Capability{UseFault, UseText}, Stopped: stopped("call | suspension | once | idem & (@idempotent | @none)"),
+			AlsoNamed: []api.Binding{api.BindRecord},
+			Success:   []string{"spent", "none"}, Effects: 1,
+			Run: func(s *Stage) {
+				first := s.Ask(s.Call(0))
+				s.Tamper()
+				s.CrashAt(api.StepSent)
+				s.DispatchInto(first)
+				s.Restart()
+				next := s.Call(0).In(firstRun, "step-2", "call-2")
+				s.Propose(next)
+				s.Dispatch(s.Collect(next).With(func(d *api.Dispatch) { d.Carried = first.Dispatch.Carried }))
+			},
+		},
+		{
+			Name:    "finished_call_runs_again_when_its_step_is_resumed",
+			Summary: "a step has made one call and waits for the approval of a second; when it is resumed it runs from its beginning and makes the first again",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("percall & (args | call | suspension | seen | once | sender | idem & @idempotent)"),
+			AlsoNamed: []api.Binding{api.BindRecord},
+			Success:   []string{"spent", "none"}, Effects: 2, References: []string{"incident 14"},
+			Run: func(s *Stage) {
+				first, second := s.Call(0), s.Call(1).In(firstRun, "step-1", "call-2")
+				s.Propose(first)
+				s.Propose(second)
+				s.Review(first)
+				s.Dispatch(s.Collect(first))
+				s.Review(second)
+				s.Tamper()
+				s.Dispatch(s.Collect(second).With(func(d *api.Dispatch) { d.Siblings = []api.Action{first.Action} }))
+			},
+		},
+	},
+	Twins: []Variant{
+		{
+			Name:    "sent_again_after_a_refused_connection",
+			Summary: "the first connection is refused, so nothing was sent; the retry makes the one effect",
+			Effects: 1,
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Lose(provider.FaultNotSent)
+				s.Dispatch(m)
+			},
+		},
+		{
+			Name:    "sent_again_after_a_lost_request",
+			Summary: "the request is lost on its way to the provider; the retry makes the one effect",
+			Effects: 1,
+			Unless: func(sc *scenarios.Scenario) string {
+				if t, _ := sc.Tool(sc.HonestTool); t.Guarantee == api.GuaranteeNone {
+					return "nobody can tell a lost request from a lost answer: the provider's guarantee is " + string(t.Guarantee)
+				}
+				return ""
+			},
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Lose(provider.FaultDropRequest)
+				s.Dispatch(m)
+			},
+		},
+		{
+			Name:    "provider_slow_but_alive",
+			Summary: "the provider takes four seconds, and answers",
+			Effects: 1,
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Slow(4 * time.Second)
+				s.Dispatch(m)
+			},
+		},
+	},
 })
+
+const keysForgotten = "docs.stripe.com/api/idempotent_requests: keys may be removed after 24 hours"
+
+// Slow makes the next call of the provider take its time.
+func (s *Stage) Slow(d time.Duration) {
+	s.must(s.world.Inject(provider.Fault{Kind: provider.FaultDelay, Delay: d}))
+	s.happened(theNetwork, "will delay the next call by %s", duration(d))
+}

@@ -21,18 +21,22 @@ import (
 
 // The cast of every trial.
 const (
-	agentA     = "agent-a"     // asks on behalf of requester
-	agentB     = "agent-b"     // another agent of the same requester
-	agentX     = "agent-x"     // an agent of somebody else
-	agentSub   = "agent-sub"   // an agent that works for agent-a
-	agentSolo  = "agent-solo"  // an agent of a tenant without approvers
-	requester  = "requester-r" // may approve other people's requests
-	requester2 = "requester-2"
-	approver   = "approver-p"
-	delegate   = "delegate-d" // acts for the requester; may approve other people's requests
-	outsider   = "person-q"   // enrolled in the tenant without approvers
-	tenant     = "tenant-1"
-	soloTenant = "tenant-2"
+	agentA      = "agent-a"     // asks on behalf of requester
+	agentB      = "agent-b"     // another agent of the same requester
+	agentX      = "agent-x"     // an agent of somebody else
+	agentSub    = "agent-sub"   // an agent that works for agent-a
+	agentSolo   = "agent-solo"  // an agent of a tenant without approvers
+	agentTwin   = "agent-twin"  // an agent of requester in a tenant that has the same services
+	requester   = "requester-r" // may approve other people's requests
+	requester2  = "requester-2"
+	approver    = "approver-p"
+	approver2   = "approver-2"
+	delegate    = "delegate-d" // acts for the requester; may approve other people's requests
+	outsider    = "person-q"   // enrolled in the tenant without approvers
+	tenant      = "tenant-1"
+	soloTenant  = "tenant-2"
+	twinTenant  = "tenant-3"
+	twinsPerson = "approver-t" // may approve in the twin tenant
 )
 
 var cast = []api.Principal{
@@ -40,10 +44,13 @@ var cast = []api.Principal{
 	{ID: agentB, Role: api.RoleAgent, Tenant: tenant, ActsFor: requester},
 	{ID: agentX, Role: api.RoleAgent, Tenant: tenant, ActsFor: requester2},
 	{ID: agentSub, Role: api.RoleAgent, Tenant: tenant, ActsFor: agentA},
+	{ID: agentTwin, Role: api.RoleAgent, Tenant: twinTenant, ActsFor: requester},
 	{ID: agentSolo, Role: api.RoleAgent, Tenant: soloTenant, ActsFor: "requester-solo"},
 	{ID: requester, Role: api.RolePerson, Tenant: tenant, Approver: true},
 	{ID: requester2, Role: api.RolePerson, Tenant: tenant},
 	{ID: approver, Role: api.RolePerson, Tenant: tenant, Approver: true},
+	{ID: approver2, Role: api.RolePerson, Tenant: tenant, Approver: true},
+	{ID: twinsPerson, Role: api.RolePerson, Tenant: twinTenant, Approver: true},
 	{ID: delegate, Role: api.RolePerson, Tenant: tenant, ActsFor: requester, Approver: true},
 	{ID: outsider, Role: api.RolePerson, Tenant: soloTenant},
 }

@@ -161,7 +161,7 @@ func (c permit) Find(s *Situation) Evidence {
 		return Evidence{RecordErr: api.ErrNotFound}
 	}
 	e := Envelope{
-		Permit: cl.ID, Issuer: cl.Issuer, Agent: cl.Subject, Audience: cl.Audience, Tool: cl.Tool, Call: cl.Call,
+		Permit: cl.ID, Issuer: cl.Issuer, Agent: cl.Subject, Audience: cl.Audience, Tenant: cl.Tenant, Tool: cl.Tool, Call: cl.Call,
 		ArgsDigest: cl.Args, NotBefore: cl.NotBefore, ExpiresAt: cl.Expiry,
 	}
 	if cl.Confirm != nil {

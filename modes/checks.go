@@ -290,7 +290,7 @@ func checkAudience(s *Situation) (string, string) {
 		return "absent", "the approval names no audience"
 	case e.Audience != s.Action.Audience:
 		return "differs", "the approval is for another service"
-	case e.Tenant != "" && e.Tenant != s.Caller.Tenant:
+	case e.Tenant != s.Caller.Tenant:
 		return "tenant", "the approval is for another tenant"
 	}
 	return "", ""

@@ -95,6 +95,7 @@ type claims struct {
 	Issuer    string   `json:"iss"`
 	Subject   string   `json:"sub"` // the agent
 	Audience  string   `json:"aud,omitempty"`
+	Tenant    string   `json:"tenant,omitempty"` // M4, M5: several tenants have services of one name
 	NotBefore int64    `json:"nbf"`
 	Expiry    int64    `json:"exp"`
 	ID        string   `json:"jti,omitempty"`
@@ -109,7 +110,7 @@ type confirm struct {
 }
 
 func (k *Keys) issueJWT(_ Approval, e Envelope) (string, error) {
-	c := claims{Issuer: e.Issuer, Subject: e.Agent, Audience: e.Audience, NotBefore: e.NotBefore, Expiry: e.ExpiresAt, ID: e.Permit}
+	c := claims{Issuer: e.Issuer, Subject: e.Agent, Audience: e.Audience, Tenant: e.Tenant, NotBefore: e.NotBefore, Expiry: e.ExpiresAt, ID: e.Permit}
 	if e.AgentKey != "" {
 		c.Confirm = &confirm{e.AgentKey}
 	}

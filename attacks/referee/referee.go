@@ -152,7 +152,7 @@ func (v Verdict) Authorised() bool { return len(v.Reasons) == 0 }
 
 // Judge judges every effect.
 func Judge(h History) ([]Verdict, error) {
-	used := map[int]bool{}
+	used := map[string]bool{} // by suspension: two decisions on one are one approval
 	var out []Verdict
 	for i, e := range h.Effects {
 		t, ok := h.tool(e)
@@ -172,13 +172,13 @@ func Judge(h History) ([]Verdict, error) {
 			if r.Verdict != api.Approve || r.Tick > e.Tick {
 				continue
 			}
-			reasons := h.reasons(e, d, r, t, used[j])
+			reasons := h.reasons(e, d, r, t, used[r.Suspension])
 			if kinds := weight(reasons); kinds < cost {
 				best, cost = Verdict{Effect: i, Review: j, Reasons: reasons}, kinds
 			}
 		}
 		if best.Review >= 0 {
-			used[best.Review] = true
+			used[h.Reviews[best.Review].Suspension] = true
 		}
 		out = append(out, best)
 	}

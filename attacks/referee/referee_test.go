@@ -178,9 +178,19 @@ func TestReasons(t *testing.T) {
 			func(h *referee.History) {
 				again(h)
 				r := h.Reviews[0]
+				r.Tick, r.Suspension = 35, "sus-2"
+				h.Reviews = append(h.Reviews, r)
+				h.Dispatches[1].Suspension = "sus-2"
+			}, "",
+		},
+		{
+			"two people approved one suspension", func(h *referee.History) {
+				again(h)
+				r := h.Reviews[0]
 				r.Tick = 35
 				h.Reviews = append(h.Reviews, r)
-			}, "",
+			}, "spent",
+			func(*referee.History) {}, "",
 		},
 		{
 			"dispatched when it had expired", func(h *referee.History) {
