@@ -18,8 +18,9 @@ usage() {
 ./run.sh help             this text
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,
-figures/out/. The exit code of ./run.sh is that of the matrix: 0 as predicted,
-1 a measurement contradicts its prediction, 2 cannot tell.
+figures/out/. The exit code of ./run.sh is that of the matrix, held also
+against results/reference/baseline.json: 0 as predicted and nothing worse than
+there, 1 a measurement contradicts its prediction or is worse, 2 cannot tell.
 TEXT
 }
 
@@ -63,6 +64,8 @@ matrix() {
 	run=results/runs/$(date -u +%Y%m%dT%H%M%SZ)-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')
 	bin/countersign run --out "$run" || code=$?
 	[ -d "$run" ] || exit "$code" # it has said why
+	say "comparing with results/reference/baseline.json"
+	bin/countersign check "$run" --baseline results/reference/baseline.json || code=$((code ? code : $?))
 	say "drawing the figures"
 	bin/countersign figures "$run"
 	say "the run is in $run; bin/countersign analyze $run prints every table"

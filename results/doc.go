@@ -7,11 +7,15 @@
 //	catalogue.json   the names of targets, attacks, variants and scenarios
 //	records.jsonl    one [Record] a line, in a fixed order and without a clock
 //	latency.jsonl    optional: how long decisions took
+//	events/          optional: what each trial left behind, to be judged again
 //	SHA256SUMS       digests of all of these, as of sha256sum(1)
 //
 // A [Writer] fills a hidden folder beside it and renames that when everything is
 // on disk, so an interrupted run never looks complete; [Open] takes nothing else
 // than a complete run. [Analyse] counts.
+//
+// A [Baseline] is the accepted outcome of a run in one reviewable file, against
+// which a [Check] holds later runs.
 //
 // # What is counted
 //
