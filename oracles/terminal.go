@@ -51,6 +51,7 @@ func terminal(text string) string {
 type screen struct {
 	rows        [][]string
 	row, column int
+	saved       [2]int
 	concealed   bool
 }
 
@@ -102,6 +103,10 @@ func (s *screen) obey(final, parameters string) {
 		s.move(s.row, n-1)
 	case "d": // cursor to row
 		s.move(n-1, s.column)
+	case "s": // remember the cursor's place, as most terminals do
+		s.saved = [2]int{s.row, s.column}
+	case "u": // and return to it
+		s.move(s.saved[0], s.saved[1])
 	case "H", "f": // cursor to row and column
 		column, _ := strconv.Atoi(rest)
 		s.move(n-1, column-1)
