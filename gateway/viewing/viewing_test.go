@@ -405,8 +405,13 @@ func TestMarksOfABoundViewDoNotHideControls(t *testing.T) {
 // TestEveryCharacterIsSeen: no rendering has a mark that stacks on its neighbours,
 // a character that is not seen, or one that reorders others.
 func TestEveryCharacterIsSeen(t *testing.T) {
+	var known []api.ViewField
+	for _, s := range corpus {
+		known = append(known, api.ViewField{Label: s, Text: s})
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := views(texts()).Draw(t, "view")
+		v.Fields = append(v.Fields, known...)
 		for _, r := range readers() {
 			for _, c := range strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\n", "").Replace(r.render(v)) {
 				if !unicode.IsGraphic(c) || unicode.IsMark(c) || c == '\u2800' || c != ' ' && unicode.IsSpace(c) ||
