@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,8 @@ import (
 const workers = 8
 
 // TestWorkers: eight workers present one permit at the same moment, a thousand
-// times over; each time exactly one effect is made.
+// times over; each time exactly one effect is made, at a provider that executes
+// whatever arrives.
 func TestWorkers(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
@@ -35,7 +37,7 @@ func TestWorkers(t *testing.T) {
 	}
 	w := newWorld(t, "M9")
 	for round := range rounds {
-		d := w.approved(w.action("pay", round+1))
+		d := w.approved(w.action("wire", round+1))
 		var gate, done sync.WaitGroup
 		gate.Add(1)
 		statuses := make([]api.Status, workers)
@@ -60,6 +62,44 @@ func TestWorkers(t *testing.T) {
 	}
 	if n := len(w.prov.Ledger()); n != rounds {
 		t.Fatalf("%d effects in the ledger, want %d", n, rounds)
+	}
+}
+
+// TestScheduledRace: two workers pass every check before either spends; the second
+// finds the permit spent, or its proof used, at the last moment.
+func TestScheduledRace(t *testing.T) {
+	for _, tt := range []struct {
+		mode      string
+		sameProof bool
+		want      string
+	}{
+		{"M9", false, "absorbed [once/spent]"},
+		{"M9-idem", false, "refused [once/spent]"},
+		{"M9", true, "refused [sender/proof_replayed]"},
+		{"M5", true, "refused [sender/proof_replayed]"},
+	} {
+		w := newWorld(t, tt.mode)
+		d := w.approved(w.action("wire", 1))
+		d.RequestID = "req"
+		var answers [2]string
+		w.lab.Race(ctx, []int{0, 1}, func(ctx context.Context, i int) {
+			n := int64(i)
+			if tt.sameProof {
+				n = 0
+			}
+			proof, err := w.proof(d, n)
+			if err != nil {
+				t.Error(err)
+			}
+			o, err := w.target.Dispatch(ctx, api.Auth{Token: token("agent-a"), Proof: proof}, d)
+			if err != nil {
+				t.Error(err)
+			}
+			answers[i] = string(o.Status) + " [" + codes(o.Refusals) + "]"
+		})
+		if answers != [2]string{"executed []", tt.want} || len(w.prov.Ledger()) != 1 {
+			t.Errorf("%s, same proof %v: %q, %d effects; want the second %s", tt.mode, tt.sameProof, answers, len(w.prov.Ledger()), tt.want)
+		}
 	}
 }
 
@@ -232,7 +272,7 @@ func TestProcesses(t *testing.T) {
 		must(t, p.reports.Decode(&workReport{}))
 	}
 	for round := range permits {
-		d := w.approved(w.action("pay", round+1))
+		d := w.approved(w.action("wire", round+1))
 		orders := make([]workOrder, workers)
 		for i := range orders {
 			d.RequestID = fmt.Sprintf("req-%d-%d", round, i)

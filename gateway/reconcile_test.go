@@ -331,3 +331,29 @@ func TestReask(t *testing.T) {
 	})
 	w.expect("changed on the way", d, api.Reasked, "refs/precondition", 0)
 }
+
+// TestFailsAfterTheSpend: a dependency that fails once the approval is spent holds
+// the call; it proceeds when the dependency is back and nobody can be sending.
+func TestFailsAfterTheSpend(t *testing.T) {
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("wire", 1))
+	w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepPolicy, true); return nil })
+	w.expect("policy lost after the checks", d, api.Held, "closed/unavailable", 0)
+	w.lab.Fault(api.DepPolicy, false)
+	w.clock.add(gateway.SendLease)
+	w.expect("policy back", d, api.Executed, "", 1)
+}
+
+// TestSendsCanonical: what goes out are the bytes that were hashed and shown.
+func TestSendsCanonical(t *testing.T) {
+	const written = ` { "supplier":"s-1", "memo":"\u0069nvoice", "amount":1e0 } `
+	for mode, want := range map[string]string{"M9": `{"amount":1,"memo":"invoice","supplier":"s-1"}`, "M9-strict": written} {
+		w := newWorld(t, mode)
+		a := w.action("pay", 1)
+		a.Arguments = []byte(written)
+		w.dispatch(w.approved(a))
+		if got := w.prov.body.Load(); got != want {
+			t.Errorf("%s sends %q, want %q", mode, got, want)
+		}
+	}
+}

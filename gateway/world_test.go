@@ -114,10 +114,12 @@ func (c *testClock) stop(down bool) {
 type hooked struct {
 	*provider.World
 	effects  atomic.Int64
+	body     atomic.Value // the newest, as it was sent
 	onLookup func()
 }
 
 func (h *hooked) Execute(ctx context.Context, r api.ProviderRequest) (api.ProviderResult, error) {
+	h.body.Store(string(r.Body))
 	res, err := h.World.Execute(ctx, r)
 	if err == nil && res.Status < 400 && !res.Replayed {
 		h.effects.Add(1)
