@@ -19,7 +19,7 @@ var _ = family(Family{
 			Name:    "duplicate_key_first_one_counts_at_the_service",
 			Summary: "while the approved call waits, the text gets a second, hostile member in front; the gate reads the last and the service the first",
 			Uses:    []Capability{UseQueue}, Stopped: stopped("strict"), Needs: []scenarios.Role{scenarios.RoleText}, Unless: reads("first", "unchecked"),
-			Success: []string{"content:{text}", "none"}, References: []string{"RFC 8259 section 4"},
+			Success: []string{"content:{text}", "none"}, References: []string{"incident 47", "RFC 8259 section 4"},
 			Run: func(s *Stage) {
 				c := s.Call(0)
 				m := s.Ask(c)
