@@ -30,6 +30,13 @@ var _ = family(Family{
 				s.Propose(s.Call(1).In("run-2", "step-1", "call-1")) // any call lets the gate see the time
 				s.ClockBack(ApprovalTTL)
 			}, UseClock),
+		queued("deployments_clock_set_back_across_a_restart", "the approval's end passes, the gate sees that time, and it is restarted with its clock set back",
+			"expiry", nil, func(s *Stage, _ *Call) {
+				s.Wait(ApprovalTTL + time.Minute)
+				s.Propose(s.Call(1).In("run-2", "step-1", "call-1")) // any call lets the gate see the time
+				s.ClockBack(ApprovalTTL)
+				s.Restart()
+			}, UseClock, UseFault),
 		{
 			Name:    "expired_and_the_permit_edited_to_last",
 			Summary: "the approval's end passes in the queue, and the permit is edited to name a later one",

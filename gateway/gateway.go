@@ -198,6 +198,37 @@ func (g *Gateway) now() (now, highWater time.Time, err error) {
 	return now, g.highWater, err
 }
 
+// clockGrain is how far the time has to move before it is stored again. A clock
+// that is set back by less goes unnoticed after a restart.
+const clockGrain = time.Second
+
+// keepTime makes the latest time ever seen survive a restart and known to every
+// instance, so that a clock set back while a gateway is down, or before another
+// one has seen the time, is noticed like any other. A clock that once ran far
+// ahead therefore stops approvals until an operator deletes the row.
+func (g *Gateway) keepTime(ctx context.Context) {
+	now, err := g.d.Clock.Now()
+	if err != nil || !g.mode.Has(api.BindExpiry) {
+		return
+	}
+	latest, row, err := get[time.Time](ctx, g.records.s, kindClock, "latest")
+	// Failing to store the time ends nothing: either another instance has just
+	// done so, or the store is down, which is the business of closed.
+	switch {
+	case errors.Is(err, api.ErrNotFound):
+		_, _ = create(ctx, g.records.s, kindClock, "latest", "", now)
+	case err != nil:
+	case latest.After(now):
+		g.mu.Lock()
+		if latest.After(g.highWater) {
+			g.highWater = latest
+		}
+		g.mu.Unlock()
+	case now.Sub(latest) >= clockGrain:
+		_, _ = update(ctx, g.records.s, row, now)
+	}
+}
+
 // situate assembles what the checks of one call may read.
 func (g *Gateway) situate(ctx context.Context, caller api.Principal, auth api.Auth, a api.Action, carried api.Carried, t toolRow) *modes.Situation {
 	if g.mode.Carrier == modes.CarryWindow { // which is the requester's
@@ -218,6 +249,7 @@ func (g *Gateway) situate(ctx context.Context, caller api.Principal, auth api.Au
 	if s.ReadErr == nil {
 		s.ArgsDigest = canonical.Digest(s.Canonical)
 	}
+	g.keepTime(ctx)
 	s.Now, s.HighWater, s.NowErr = g.now()
 	s.Policy, s.PolicyErr = g.registry.policy(ctx)
 	s.StoreErr = g.records.ping(ctx)

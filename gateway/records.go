@@ -26,6 +26,7 @@ const (
 	kindApproval   = "approval"   // id: permit; key: run. Created once: the decision.
 	kindWindow     = "window"     // id: permit; key: requester
 	kindRevocation = "revocation" // id: permit
+	kindClock      = "clock"      // id: latest; the latest time ever seen
 	kindUse        = "use"        // id: issuer, audience, permit; key: while it is open, the action digest. Created once: the consumption.
 
 	kindPrincipal  = "principal" // key: token digest

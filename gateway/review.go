@@ -287,6 +287,7 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 // judgeDecision evaluates the bindings that speak about a decision. use, when
 // not nil, stores the authenticator's counter once everything has passed.
 func (g *Gateway) judgeDecision(ctx context.Context, a *modes.Approval, e modes.Envelope, sus suspension, d api.Decision) (out []api.Refusal, use func() error, err error) {
+	g.keepTime(ctx)
 	now, high, nowErr := g.now()
 	s := &modes.Situation{
 		Mode: g.mode, Action: sus.Action, Now: now, HighWater: high, NowErr: nowErr, Records: g.records, Identities: g.registry,

@@ -1,0 +1,130 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"countersign/gateway/api"
+	"countersign/scenarios/provider"
+)
+
+// TestClockSetBack: a clock that was set back is noticed by a gateway that was
+// restarted meanwhile, and by an instance that had not seen the later time; once
+// the clock has caught up, work goes on.
+func TestClockSetBack(t *testing.T) {
+	for name, where := range map[string]func(w *world) api.Target{
+		"a restart":         func(w *world) api.Target { must(w.t, w.lab.Restart(ctx)); return w.target },
+		"another instance":  func(w *world) api.Target { other, err := w.lab.Second(ctx); must(w.t, err); return other },
+		"the same instance": func(w *world) api.Target { return w.target },
+	} {
+		w := newWorld(t, "M9")
+		early, err := w.lab.Second(ctx) // sees nothing before the clock is back
+		must(t, err)
+		d := w.approved(w.action("pay", 1))
+		w.clock.add(ttl)
+		next := w.action("pay", 2)
+		id := w.pending(next) // the gate sees the time
+		w.clock.add(-ttl)
+		for what, target := range map[string]api.Target{name: where(w), "an early instance": early} {
+			if got := w.answer(target, d); got != "held [expiry/clock]" {
+				t.Errorf("%s: %s, want it held", what, got)
+			}
+		}
+		if n := len(w.prov.Ledger()); n != 0 {
+			t.Errorf("%s: %d effects", name, n)
+		}
+		w.clock.add(ttl)
+		must(t, w.decide(id, "approver-p", api.Approve))
+		w.expect(name+": caught up", w.collect(next, id), api.Executed, "", 1)
+	}
+}
+
+// TestDecidedAtOnce: of many decisions on one suspension, by two people at the same
+// moment, one counts, and everybody else is told so.
+func TestDecidedAtOnce(t *testing.T) {
+	for range 20 {
+		w := newWorld(t, "M8")
+		a := w.action("pay", 1)
+		id := w.pending(a)
+		people := []string{"approver-p", "approver-2"}
+		errs := make([]error, 8)
+		start := make(chan struct{})
+		var done sync.WaitGroup
+		for i := range errs {
+			done.Go(func() {
+				<-start
+				errs[i] = w.target.Decide(ctx, auth(people[i%2]), api.Decision{Suspension: id, Verdict: api.Approve})
+			})
+		}
+		close(start)
+		done.Wait()
+		won := 0
+		for _, err := range errs {
+			switch {
+			case err == nil:
+				won++
+			case !errors.Is(err, api.ErrConflict):
+				t.Errorf("a decision that came too late: %v", err)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d decisions count, want 1", won)
+		}
+		w.expect("the approved call", w.collect(a, id), api.Executed, "", 1)
+	}
+}
+
+// TestRetryReturnsTheFirstResult: whoever presents a permit again gets what the
+// first presentation got, whether or not it got anything, and with whatever request
+// id; the effect is made once.
+func TestRetryReturnsTheFirstResult(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tool string
+		lost bool // the provider's answer to the first
+	}{
+		"answered, idempotent": {"pay", false},
+		"answered, look-up":    {"wire", false},
+		"answered, none":       {"fax", false},
+		"unanswered, idemp.":   {"pay", true},
+		"unanswered, look-up":  {"wire", true},
+	} {
+		w := newWorld(t, "M9")
+		d := w.approved(w.action(tt.tool, 1))
+		if tt.lost {
+			must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropResponse}))
+		}
+		d.RequestID = "chosen-by-the-agent-1"
+		first := w.dispatch(d)
+		d.RequestID = "chosen-by-the-agent-2"
+		second := w.dispatch(d)
+		if second.Status != api.Absorbed || len(first.Result) == 0 || !bytes.Equal(first.Result, second.Result) {
+			t.Errorf("%s: the retry is %s with %s, the first got %s", name, second.Status, second.Result, first.Result)
+		}
+		if n := len(w.prov.Ledger()); n != 1 {
+			t.Errorf("%s: %d effects", name, n)
+		}
+	}
+}
+
+// TestClaimPrecedesTheEffect: when the provider is called, the approval is spent
+// for every instance.
+func TestClaimPrecedesTheEffect(t *testing.T) {
+	w := newWorld(t, "M9")
+	other, err := w.lab.Second(ctx)
+	must(t, err)
+	d := w.approved(w.action("fax", 1))
+	var meanwhile string
+	w.lab.At(api.StepConsumed, func(context.Context) error {
+		w.clock.add(time.Second)
+		meanwhile = w.answer(other, d)
+		return nil
+	})
+	w.expect("the first", d, api.Executed, "", 1)
+	if meanwhile != "held [idem/unreconciled]" {
+		t.Errorf("before the effect another instance answers %s, want held: the approval is spent", meanwhile)
+	}
+}
