@@ -1,27 +1,60 @@
 package attacks
 
-import "countersign/gateway/api"
+import (
+	"countersign/gateway/api"
+	"countersign/oracles/softkey"
+)
 
 // AB10: the approver is the one who asks.
 var _ = family(Family{
 	ID: "AB10", Title: "self-approval", Main: api.BindDuties,
 	Variants: []Variant{
+		decidedByAgent("agent_decides_its_own_request", "the agent posts the decision on its own request, as an authenticated caller",
+			agentA, "who:agent", "incident 8", "incident 40", "incident 55"),
+		decidedByAgent("another_agent_of_the_requester_decides", "a second agent of the same person posts the decision",
+			agentB, "who:delegate", "incident 55"),
+		decidedByAgent("agents_own_subagent_decides", "an agent that works for the asking agent posts the decision",
+			agentSub, "who:delegate", "incident 55"),
+		decidedByAgent("agent_of_another_person_decides", "an agent of somebody else posts the decision, as a favour",
+			agentX, "who:not_approver"),
+		decidedBy("requester_decides_the_agents_request", "the person on whose behalf the agent asks approves it", requester, "who:requester"),
 		{
-			Name:    "agent_decides_its_own_request",
-			Summary: "the agent posts the decision on its own request, as an authenticated caller",
-			Uses:    []Capability{UseClient}, Stopped: stopped("duties | attest | challenge"),
-			Success: []string{"who:agent", "none"}, References: []string{"incident 8", "incident 40", "incident 55"},
+			Name:    "requester_decides_what_it_asked_through_a_subagent",
+			Summary: "the person's agent has an agent of its own ask, so that the request is nobody's the person would know of, and the person approves it",
+			Uses:    []Capability{UsePerson}, Stopped: stopped("duties"),
+			Success: []string{"who:requester", "none"}, References: []string{"NIST SP 800-53 AC-5", "incident 37"},
+			Run: func(s *Stage) {
+				c := s.Call(0).By(s.agents[agentSub])
+				s.Propose(c)
+				s.Tamper()
+				s.ReviewBy(c, requester)
+				s.Dispatch(s.Collect(c))
+			},
+		},
+		{
+			Name:    "requester_decides_and_the_assertion_names_the_approver",
+			Summary: "the requester approves with its own passkey; the assertion says, beside the signature, that it is by an approver",
+			Uses:    []Capability{UsePerson}, Stopped: stopped("duties | attest"),
+			Success: []string{"who:requester", "none"}, References: []string{"incident 40"},
 			Run: func(s *Stage) {
 				c := s.Call(0)
 				s.Propose(c)
 				s.Tamper()
 				if c.State == api.StatePending {
-					s.Decide(c, c.Agent.ID, api.View{}, api.Decision{Suspension: c.Suspension, Verdict: api.Approve})
+					p := s.person(requester)
+					view, err := s.target.View(s.ctx, auth(requester), c.Suspension)
+					s.must(err)
+					d := api.Decision{Suspension: c.Suspension, Verdict: api.Approve}
+					if len(view.Assertion) > 0 {
+						d.Assertion, err = p.key.Forge(view.Assertion, softkey.Forgery{UserHandle: []byte(approver)})
+						s.must(err)
+					}
+					s.Decide(c, requester, view, d)
 				}
 				s.Dispatch(s.Collect(c))
 			},
 		},
-		decidedBy("requester_decides_the_agents_request", "the person on whose behalf the agent asks approves it", requester, "who:requester"),
+		decidedBy("person_who_is_no_approver_decides", "a person of the tenant who is not in its set of approvers approves it", requester2, "who:not_approver"),
 		decidedBy("delegate_of_the_requester_decides", "a delegate of the requester approves it", delegate, "who:delegate"),
 		{
 			Name:    "empty_set_of_approvers_means_anyone",
@@ -38,6 +71,16 @@ var _ = family(Family{
 		},
 	},
 	Twins: []Variant{{
+		Name:    "delegate_decides_for_somebody_else",
+		Summary: "the requester's delegate approves what an agent of another person asks",
+		Effects: 1,
+		Run: func(s *Stage) {
+			c := s.Call(0).By(s.agents[agentX])
+			s.Propose(c)
+			s.ReviewBy(c, delegate)
+			s.Dispatch(s.Collect(c))
+		},
+	}, {
 		Name:    "another_person_decides",
 		Summary: "somebody who is neither the requester nor a delegate approves; the requester approves for somebody else",
 		Effects: 2,
@@ -50,6 +93,22 @@ var _ = family(Family{
 		},
 	}},
 })
+
+func decidedByAgent(name, summary, agent, success string, refs ...string) Variant {
+	return Variant{
+		Name: name, Summary: summary, Uses: []Capability{UseClient}, Stopped: stopped("duties | attest | challenge"),
+		Success: []string{success, "none"}, References: refs,
+		Run: func(s *Stage) {
+			c := s.Call(0)
+			s.Propose(c)
+			s.Tamper()
+			if c.State == api.StatePending {
+				s.Decide(c, agent, api.View{}, api.Decision{Suspension: c.Suspension, Verdict: api.Approve})
+			}
+			s.Dispatch(s.Collect(c))
+		},
+	}
+}
 
 func decidedBy(name, summary, person, success string) Variant {
 	return Variant{
