@@ -15,6 +15,8 @@ usage() {
                           then every test with the race detector (ARG: for go test)
 ./run.sh bench [REGEXP]   every benchmark, or those whose name matches
 ./run.sh fuzz [SECONDS]   every fuzz target in turn, 30 seconds each unless told otherwise
+./run.sh mutants [REGEXP] the gate without one of its decisions, one at a time (REGEXP: of their ids);
+                          fails if nothing notices. All of them take an hour; --sample a minute
 ./run.sh help             this text
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,
@@ -161,10 +163,22 @@ fuzz() {
 	say "$found fuzz targets found nothing"
 }
 
+mutants() {
+	need_go
+	say "mutants of the gate"
+	[ "${1:-}" != --sample ] || set -- -sample gateway/mutants/sample.txt
+	local code=0
+	mkdir -p bin
+	go build -o bin/mutants ./gateway/mutants
+	bin/mutants "$@" || code=$?
+	say "mutants took $SECONDS s"
+	exit "$code"
+}
+
 command=${1:-matrix}
 [ $# -eq 0 ] || shift
 case $command in
-matrix | bench | fuzz) "$command" "$@" ;;
+matrix | bench | fuzz | mutants) "$command" "$@" ;;
 test) test_all "$@" ;;
 help | -h | --help) usage ;;
 *)

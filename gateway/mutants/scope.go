@@ -1,0 +1,28 @@
+package main
+
+// Where the table of checks is.
+const (
+	checksFile  = "modes/checks.go"
+	checksTable = "checks"
+)
+
+// scope is what is mutated: the files that refuse, hold or decide what is
+// consequential; of the others, the functions that do.
+var scope = []struct {
+	file      string // from the module's root
+	functions []string
+}{
+	{checksFile, nil},
+	{"modes/situation.go", nil},
+	{"modes/permit.go", nil},
+	{"modes/dpop.go", nil},
+	{"modes/carrier.go", nil},
+	{"gateway/dispatch.go", nil},
+	{"gateway/execute.go", nil},
+	{"gateway/review.go", nil},
+	{"gateway/admin.go", nil},
+	{"gateway/gateway.go", []string{
+		"Gateway.authenticate", "Gateway.tool", "Gateway.gated", "Gateway.now", "Gateway.situate", "Gateway.read", "Gateway.body",
+		"Gateway.reach", "Gateway.hasSeen", "Gateway.hasSeenProof", "Gateway.markProof",
+	}},
+}
