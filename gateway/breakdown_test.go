@@ -10,32 +10,36 @@ import (
 	"countersign/gateway/store"
 )
 
-// A breaking store panics, or does what it is asked and fails all the same, when
-// an operation ("get", "find", "create") meets a kind of row.
+// A breaking store panics, fails, or does what it is asked and fails all the same,
+// when an operation ("get", "find", "create") meets a kind of row.
 type breaking struct {
 	store.Store
-	panics, lies string // operation and kind, as in "get use"
+	panics, fails, lies string // operation and kind, as in "get use"
 }
 
-var errLied = errors.New("no answer")
+var errBroken = errors.New("no answer")
 
 func (b *breaking) at(op, kind string) error {
 	switch op + " " + kind {
 	case b.panics:
 		panic("the store broke down")
-	case b.lies:
-		return errLied
+	case b.fails, b.lies:
+		return errBroken
 	}
 	return nil
 }
 
 func (b *breaking) Get(ctx context.Context, kind, id string) (store.Row, error) {
-	_ = b.at("get", kind)
+	if err := b.at("get", kind); err != nil {
+		return store.Row{}, err
+	}
 	return b.Store.Get(ctx, kind, id)
 }
 
 func (b *breaking) Find(ctx context.Context, kind, key string) ([]store.Row, error) {
-	_ = b.at("find", kind)
+	if err := b.at("find", kind); err != nil {
+		return nil, err
+	}
 	return b.Store.Find(ctx, kind, key)
 }
 
@@ -90,6 +94,26 @@ func TestDecisionThatPanics(t *testing.T) {
 	}
 	must(t, w.decide(id, "approver-p", api.Approve))
 	w.expect("decided", w.collect(a, id), api.Executed, "", 1)
+}
+
+// TestApproverWhoCannotBeLookedUp: the caller is found and, a moment later, the
+// approver is not. An unknown approver is not somebody other than the requester.
+func TestApproverWhoCannotBeLookedUp(t *testing.T) {
+	s := &breaking{Store: store.NewMemory()}
+	w := newWorldOn(t, "M9", s)
+	a := w.action("pay", 1)
+	id := w.pending(a)
+	d := api.Decision{Suspension: id, Verdict: api.Approve, Assertion: w.assertion(id, "requester-r")}
+	s.fails = "get principal"
+	if got := refusedBy(w.target.Decide(ctx, auth("requester-r"), d)); got != "duties/unknown" {
+		t.Errorf("the decision: %s", got)
+	}
+	s.fails = ""
+	must(t, w.decide(id, "approver-p", api.Approve))
+	s.fails = "get principal"
+	w.expect("at dispatch", w.collect(a, id), api.Refused, "duties/unknown", 0)
+	s.fails = ""
+	w.expect("found again", w.collect(a, id), api.Executed, "", 1)
 }
 
 // TestPartialWrites: the store takes a row and says that it did not. Nobody is

@@ -139,14 +139,17 @@ func bindingNames(bs []api.Binding) []string {
 
 func newAttacks() *cobra.Command {
 	var l listing
+	var incidents bool
 	cmd := &cobra.Command{
 		Use:   "attacks [AB…]",
 		Short: "List the attacks, what stops them, and their benign twins",
 		Long: `Attacks lists the families AB1 to AB12 with their variants: the condition over
 bindings that stops each, the capabilities the adversary uses, and the source it
 is taken from. A benign twin is the same kind of flow, honest throughout: a gate
-that refuses everything fails its twins.`,
+that refuses everything fails its twins. With --incidents it lists the public
+reports of gates that failed, and what reproduces each.`,
 		Example: `  countersign attacks AB4
+  countersign attacks --incidents
   countersign attacks --json | jq '.[].variants[].name'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan := harness.Plan{Families: attacks.All()}
@@ -158,11 +161,18 @@ that refuses everything fails its twins.`,
 			}
 			all, w := plan.Catalogue().Attacks, cmd.OutOrStdout()
 			print := export.Table.Text
+			if l.markdown {
+				print = export.Table.Markdown
+			}
 			switch {
+			case incidents:
+				found := reproductions(plan.Families, len(args) > 0)
+				if l.json {
+					return printJSON(w, found)
+				}
+				return print(incidentTable(found), w)
 			case l.json:
 				return printJSON(w, all)
-			case l.markdown:
-				print = export.Table.Markdown
 			}
 			for i, a := range all {
 				if i > 0 {
@@ -178,7 +188,57 @@ that refuses everything fails its twins.`,
 		},
 	}
 	l.flags(cmd)
+	cmd.Flags().BoolVar(&incidents, "incidents", false, "list public incidents and what reproduces them")
 	return cmd
+}
+
+// An incidentRow is an incident as JSON.
+type incidentRow struct {
+	Number   int      `json:"incident"`
+	Title    string   `json:"title"`
+	Variants []string `json:"variants,omitempty"`
+	Twins    []string `json:"twins,omitempty"`
+	Tests    []string `json:"tests,omitempty"`
+	Why      string   `json:"not_reproduced_because,omitempty"`
+}
+
+// reproductions lists every incident, or those that some of the families reproduce.
+func reproductions(fs []attacks.Family, some bool) []incidentRow {
+	rows := []incidentRow{}
+	for _, r := range attacks.Reproductions(fs) {
+		if !some || len(r.Variants)+len(r.Twins) > 0 {
+			rows = append(rows, incidentRow{r.Number, r.Title, r.Variants, r.Twins, r.Tests, r.Why})
+		}
+	}
+	return rows
+}
+
+func incidentTable(rows []incidentRow) export.Table {
+	t := export.Table{
+		Name: "incidents", Title: "Public incidents and what reproduces them", Names: 3,
+		Header: []string{"incident", "reproduced by", "kind"},
+	}
+	missing := 0
+	for _, r := range rows {
+		number := fmt.Sprint(r.Number)
+		for _, x := range []struct {
+			kind string
+			by   []string
+		}{{string(results.Attack), r.Variants}, {string(results.Twin), r.Twins}, {"test", r.Tests}} {
+			for _, name := range x.by {
+				t.Rows = append(t.Rows, []string{number, name, x.kind})
+			}
+		}
+		if len(r.Variants)+len(r.Twins)+len(r.Tests) == 0 {
+			missing++
+			t.Rows = append(t.Rows, []string{number, "nothing: " + r.Why, "-"})
+		}
+		t.Notes = append(t.Notes, fmt.Sprintf("%d: %s.", r.Number, r.Title))
+	}
+	t.Notes = append(t.Notes,
+		fmt.Sprintf("%d incidents, %d of them not reproduced.", len(rows), missing),
+		"twin: the gate of the incident refused what was honest. test: it lies below the public interface, and a test of that name shows it.")
+	return t
 }
 
 func attackTable(a results.AttackInfo) export.Table {
