@@ -1,69 +1,203 @@
 package passkey
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"encoding/json"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/c2sp/wycheproof"
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/protocol/webauthncbor"
 )
 
-// The test vectors of WebAuthn Level 3, section 16, for ES256 at
-// https://example.org. The specification also has responses that this relying
-// party refuses by choice; they must fail that one check.
+//go:embed testdata/webauthn-3-section-16.txt
+var specificationVectors []byte
 
-var vectorAssertions = []struct {
-	name                                  string
-	eligible                              bool // flag BE at registration
-	want                                  Code
-	id, key, challenge, auth, client, sig string // hex
-}{
-	{
-		name: "16.3 self attestation, user not verified", eligible: true, want: CodeUV,
-		id:        "455ef34e2043a87db3d4afeb39bbcb6cc32df9347c789a865ecdca129cbef58c",
-		key:       "a5010203262001215820eb151c8176b225cc651559fecf07af450fd85802046656b34c18f6cf193843c5225820927b8aa427a2be1b8834d233a2d34f61f13bfd44119c325d5896e183fee484f2",
-		challenge: "4478a10b1352348dd160c1353b0d469b5db19eb91c27f7dfa6fed39fe26af20b",
-		auth:      "bfabc37432958b063360d3ad6461c9c4735ae7f8edd46592a5e0f01452b2e4b50900000000",
-		client:    "7b2274797065223a22776562617574686e2e676574222c226368616c6c656e6765223a225248696843784e534e493352594d45314f7731476d3132786e726b634a5f6666707637546e2d4a71386773222c226f726967696e223a2268747470733a2f2f6578616d706c652e6f7267222c2263726f73734f726967696e223a66616c73652c22657874726144617461223a22636c69656e74446174614a534f4e206d617920626520657874656e6465642077697468206164646974696f6e616c206669656c647320696e20746865206675747572652c207375636820617320746869733a206754623533727a36456853576f6d58477a696d433151227d",
-		sig:       "304402203310b9431903c401f1be2bdc8d23a4007682dbbddcf846994947b7f465daf84002204e94dd00047b316061b3b99772b7efd95994a83ef584b3b6b825ea3550251b66",
-	},
-	{
-		name: "16.4 cross origin", eligible: false, want: CodeCrossOrigin,
-		id:        "6e1050c0d2ca2f07c755cb2c66a74c64fa43065c18f938354d9915db2bd5ce57",
-		key:       "a501020326200121582022200a473f90b11078851550d03b4e44a2279f8c4eca27b3153dedfe03e4e97d225820cbd0be95e746ad6f5a8191be11756e4c0420e72f65b466d39bc56b8b123a9c6e",
-		challenge: "876aa517ba83fdee65fcffdbca4c84eeae5d54f8041a1fc85c991e5bbb273137",
-		auth:      "bfabc37432958b063360d3ad6461c9c4735ae7f8edd46592a5e0f01452b2e4b50500000000",
-		client:    "7b2274797065223a22776562617574686e2e676574222c226368616c6c656e6765223a226832716c463771445f65356c5f505f62796b7945377135645650674547685f49584a6b655737736e4d5463222c226f726967696e223a2268747470733a2f2f6578616d706c652e6f7267222c2263726f73734f726967696e223a747275652c22657874726144617461223a22636c69656e74446174614a534f4e206d617920626520657874656e6465642077697468206164646974696f6e616c206669656c647320696e20746865206675747572652c207375636820617320746869733a2039327063545644304162792d713464746d6a36656667227d",
-		sig:       "3046022100eb12fcf23b12764c0f122e22371fab92e283879fd798f38ee1841c951b6e40e7022100c76237ff9db77b3c56f30837cda6a09acfa2e915544e609c0733b1184036d1cf",
-	},
-	{
-		name: "16.7 packed attestation", eligible: true, want: "",
-		id:        "c9a6f5b3462d02873fea0c56862234f99f081728084e511bb7760201a89054a5",
-		key:       "a50102032620012158201cf27f25da591208a4239c2e324f104f585525479a29edeedd830f48e77aeae522582059e4b7da6c0106e206ce390c93ab98a15a5ec3887e57f0cc2bece803b920c423",
-		challenge: "b1106fa46a57bef1781511c0557dc898a03413d5f0f17d244630c194c7e1adb5",
-		auth:      "bfabc37432958b063360d3ad6461c9c4735ae7f8edd46592a5e0f01452b2e4b50d00000000",
-		client:    "7b2274797065223a22776562617574686e2e676574222c226368616c6c656e6765223a2273524276704770587676463446524841565833496d4b4130453958773858306b526a44426c4d6668726255222c226f726967696e223a2268747470733a2f2f6578616d706c652e6f7267222c2263726f73734f726967696e223a66616c73652c22657874726144617461223a22636c69656e74446174614a534f4e206d617920626520657874656e6465642077697468206164646974696f6e616c206669656c647320696e20746865206675747572652c207375636820617320746869733a20415a4d77794d78496244382d756775464e7036723851227d",
-		sig:       "30450220694969d3ee928de6f02ef23a9c644d7d779916451734a94b432542f498a1ebe90221008b0819c824218a97152cd099c55bfb1477b29d900a49a64018314f9bfccda163",
-	},
+// specified says what becomes of each example of the specification: accepted, or
+// refused by choice, for the one thing named. This relying party wants the person
+// verified, takes ES256 alone, does not run in a frame of another origin and has
+// not asked for an attestation.
+var specified = map[string]struct{ create, get Code }{
+	"none-es256":                    {CodeUV, CodeUV},
+	"packed-self-es256":             {"", CodeUV},
+	"none-es256-crossOrigin":        {CodeCrossOrigin, CodeCrossOrigin},
+	"none-es256-topOrigin":          {CodeCrossOrigin, CodeCrossOrigin},
+	"none-es256-long-credential-id": {CodeUV, ""},
+	"packed-es256":                  {CodeMalformed, ""},
+	"packed-es384":                  {CodeMalformed, CodeAlgorithm},
+	"packed-es512":                  {CodeMalformed, CodeAlgorithm},
+	"packed-rs256":                  {CodeMalformed, CodeAlgorithm},
+	"packed-eddsa":                  {CodeMalformed, CodeAlgorithm},
+	"packed-ed448":                  {CodeMalformed, CodeAlgorithm},
+	"tpm-es256":                     {CodeMalformed, ""},
+	"android-key-es256":             {CodeMalformed, CodeUV},
+	"apple-es256":                   {CodeMalformed, CodeUV},
+	"fido-u2f-es256":                {CodeMalformed, CodeUV},
 }
 
-var vectorRegistrations = []struct {
-	name                          string
-	want                          Code
-	id, challenge, object, client string // hex
-}{
-	{
-		name: "16.2 no attestation, user not verified", want: CodeUV,
-		id:        "f91f391db4c9b2fde0ea70189cba3fb63f579ba6122b33ad94ff3ec330084be4",
-		challenge: "00c30fb78531c464d2b6771dab8d7b603c01162f2fa486bea70f283ae556e130",
-		object:    "a363666d74646e6f6e656761747453746d74a068617574684461746158a4bfabc37432958b063360d3ad6461c9c4735ae7f8edd46592a5e0f01452b2e4b559000000008446ccb9ab1db374750b2367ff6f3a1f0020f91f391db4c9b2fde0ea70189cba3fb63f579ba6122b33ad94ff3ec330084be4a5010203262001215820afefa16f97ca9b2d23eb86ccb64098d20db90856062eb249c33a9b672f26df61225820930a56b87a2fca66334b03458abf879717c12cc68ed73290af2e2664796b9220",
-		client:    "7b2274797065223a22776562617574686e2e637265617465222c226368616c6c656e6765223a22414d4d507434557878475453746e63647134313759447742466938767049612d7077386f4f755657345441222c226f726967696e223a2268747470733a2f2f6578616d706c652e6f7267222c2263726f73734f726967696e223a66616c73652c22657874726144617461223a22636c69656e74446174614a534f4e206d617920626520657874656e6465642077697468206164646974696f6e616c206669656c647320696e20746865206675747572652c207375636820617320746869733a20426b5165446a646354427258426941774a544c453551227d",
-	},
-	{
-		name: "16.3 self attestation", want: "",
-		id:        "455ef34e2043a87db3d4afeb39bbcb6cc32df9347c789a865ecdca129cbef58c",
-		challenge: "7869c2b772d4b58eba9378cf8f29e26cf935aa77df0da89fa99c0bdc0a76f7e5",
-		object:    "a363666d74667061636b65646761747453746d74a263616c672663736967584630440220067a20754ab925005dbf378097c92120031581c73228d1fb4f5b881bcd7da98302207fc7b147558c7c0eba3af18bd9d121fa3d3a26d17fe3f220272178f473b6006d68617574684461746158a4bfabc37432958b063360d3ad6461c9c4735ae7f8edd46592a5e0f01452b2e4b55d00000000df850e09db6afbdfab51697791506cfc0020455ef34e2043a87db3d4afeb39bbcb6cc32df9347c789a865ecdca129cbef58ca5010203262001215820eb151c8176b225cc651559fecf07af450fd85802046656b34c18f6cf193843c5225820927b8aa427a2be1b8834d233a2d34f61f13bfd44119c325d5896e183fee484f2",
-		client:    "7b2274797065223a22776562617574686e2e637265617465222c226368616c6c656e6765223a2265476e4374334c55745936366b336a506a796e6962506b31716e666644616966715a774c33417032392d55222c226f726967696e223a2268747470733a2f2f6578616d706c652e6f7267222c2263726f73734f726967696e223a66616c73652c22657874726144617461223a22636c69656e74446174614a534f4e206d617920626520657874656e6465642077697468206164646974696f6e616c206669656c647320696e20746865206675747572652c207375636820617320746869733a205539685458764b453255526b4d6e625f307859485667227d",
-	},
+// parseVectors reads the examples: section → "create.challenge" and the like.
+func parseVectors(t *testing.T) map[string]map[string][]byte {
+	t.Helper()
+	out := map[string]map[string][]byte{}
+	var section map[string][]byte
+	lines := bufio.NewScanner(bytes.NewReader(specificationVectors))
+	lines.Buffer(nil, 1<<16)
+	for lines.Scan() {
+		line := lines.Text()
+		name, value, member := strings.Cut(line, " ")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "["):
+			section = map[string][]byte{}
+			out[strings.Trim(line, "[]")] = section
+		case !member || section == nil:
+			t.Fatalf("the line %q is no member of an example", line)
+		default:
+			b, err := hex.DecodeString(value)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			section[name] = b
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestSpecificationVectors runs the examples of WebAuthn Level 3, section 16.
+func TestSpecificationVectors(t *testing.T) {
+	rp, err := New("https://example.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := func(id []byte, members map[string][]byte) json.RawMessage {
+		encoded := map[string]string{}
+		for name, b := range members {
+			encoded[name] = encode(b)
+		}
+		b, err := json.Marshal(map[string]any{"id": encode(id), "rawId": encode(id), "type": "public-key", "response": encoded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	all := parseVectors(t)
+	if len(all) == 0 || len(all) != len(specified) {
+		t.Fatalf("%d examples, %d are expected: %v", len(all), len(specified), slices.Sorted(maps.Keys(all)))
+	}
+	count := map[Code]int{}
+	signatures := 0
+	for name, v := range all {
+		t.Run(name, func(t *testing.T) {
+			want, ok := specified[name]
+			if !ok {
+				t.Fatal("what becomes of it is not stated")
+			}
+			count[want.create]++
+			count[want.get]++
+			id := v["create.credential_id"]
+			created, err := rp.VerifyRegistration(testOwner, v["create.challenge"], response(id, map[string][]byte{
+				"attestationObject": v["create.attestationObject"], "clientDataJSON": v["create.clientDataJSON"],
+			}))
+			checkCode(t, err, want.create)
+			cred := enrolled(t, v["create.attestationObject"])
+			if !bytes.Equal(cred.ID, id) {
+				t.Errorf("the authenticator data have the credential %x, want %x", cred.ID, id)
+			}
+			if want.create == "" && (!bytes.Equal(created.ID, cred.ID) || !bytes.Equal(created.PublicKey, cred.PublicKey) || created.BackupEligible != cred.BackupEligible) {
+				t.Errorf("registered %+v, want %+v", created, cred)
+			}
+			a := Assertion{
+				Response: response(id, map[string][]byte{
+					"authenticatorData": v["get.authenticatorData"], "clientDataJSON": v["get.clientDataJSON"], "signature": v["get.signature"],
+				}),
+				Challenge: v["get.challenge"], Credentials: []Credential{cred}, CheckCounter: true,
+			}
+			_, err = rp.VerifyAssertion(a)
+			checkCode(t, err, want.get)
+			if want.get == CodeAlgorithm {
+				return
+			}
+			// The signature is good also where the assertion is refused by choice.
+			key, err := parseKey(cred.PublicKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hash := sha256.Sum256(v["get.clientDataJSON"])
+			signed := slices.Concat(v["get.authenticatorData"], hash[:])
+			if !verifies(key, signed, v["get.signature"]) {
+				t.Error("the signature does not verify")
+			}
+			signed[0] ^= 1
+			if verifies(key, signed, v["get.signature"]) {
+				t.Error("the signature verifies over other data")
+			}
+			signatures++
+		})
+	}
+	t.Logf("%d examples: %d ceremonies accepted, refused by choice: %v; %d signatures verified", len(all), count[""], count, signatures)
+}
+
+// enrolled is the credential of a registration, whether or not this relying party
+// would accept it.
+func enrolled(t *testing.T, attestationObject []byte) Credential {
+	t.Helper()
+	var o struct {
+		AuthData []byte `json:"authData"`
+	}
+	if err := webauthncbor.Unmarshal(attestationObject, &o); err != nil {
+		t.Fatal(err)
+	}
+	var d protocol.AuthenticatorData
+	if err := d.Unmarshal(o.AuthData); err != nil {
+		t.Fatal(err)
+	}
+	return Credential{
+		ID: d.AttData.CredentialID, PublicKey: d.AttData.CredentialPublicKey, Owner: testOwner,
+		SignCount: d.Counter, BackupEligible: d.Flags.HasBackupEligible(),
+	}
+}
+
+// A suite is a file of Project Wycheproof.
+type suite struct {
+	NumberOfTests int `json:"numberOfTests"`
+	TestGroups    []struct {
+		PublicKey struct {
+			Uncompressed string `json:"uncompressed"`
+		} `json:"publicKey"`
+		Tests []struct {
+			ID      int      `json:"tcId"`
+			Comment string   `json:"comment"`
+			Flags   []string `json:"flags"`
+			Message string   `json:"msg"`
+			Sig     string   `json:"sig"`
+			Public  string   `json:"public"`
+			Result  string   `json:"result"`
+		} `json:"tests"`
+	} `json:"testGroups"`
+}
+
+func wycheproofSuite(t *testing.T, name string) suite {
+	t.Helper()
+	text, err := fs.ReadFile(wycheproof.TestVectors, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s suite
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func fromHex(t *testing.T, s string) []byte {
@@ -75,45 +209,84 @@ func fromHex(t *testing.T, s string) []byte {
 	return b
 }
 
-func TestSpecificationVectors(t *testing.T) {
-	rp, err := New("https://example.org")
+// coseOfPoint writes an uncompressed point (SEC 1, section 2.3.3) as the ES256 key
+// that an authenticator would register.
+func coseOfPoint(t *testing.T, point []byte) []byte {
+	t.Helper()
+	if len(point) != 65 {
+		t.Fatalf("a point of %d bytes, want 65", len(point))
+	}
+	b, err := webauthncbor.Marshal(map[int]any{1: 2, 3: -7, -1: 1, -2: point[1:33], -3: point[33:]})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrap := func(id []byte, response map[string]string) json.RawMessage {
-		b, err := json.Marshal(map[string]any{"id": encode(id), "rawId": encode(id), "type": "public-key", "response": response})
+	return b
+}
+
+// TestWycheproofSignatures: the verification of an assertion's signature, from the
+// enrolled COSE_Key on, accepts and refuses as Project Wycheproof states.
+func TestWycheproofSignatures(t *testing.T) {
+	s := wycheproofSuite(t, "ecdsa_secp256r1_sha256_test.json")
+	count := map[string]int{}
+	for _, g := range s.TestGroups {
+		key, err := parseKey(coseOfPoint(t, fromHex(t, g.PublicKey.Uncompressed)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b
-	}
-	for _, v := range vectorAssertions {
-		t.Run(v.name, func(t *testing.T) {
-			id := fromHex(t, v.id)
-			_, err := rp.VerifyAssertion(Assertion{
-				Response: wrap(id, map[string]string{
-					"authenticatorData": encode(fromHex(t, v.auth)),
-					"clientDataJSON":    encode(fromHex(t, v.client)),
-					"signature":         encode(fromHex(t, v.sig)),
-				}),
-				Challenge:    fromHex(t, v.challenge),
-				Credentials:  []Credential{{ID: id, PublicKey: fromHex(t, v.key), Owner: testOwner, BackupEligible: v.eligible}},
-				CheckCounter: true,
-			})
-			checkCode(t, err, v.want)
-		})
-	}
-	for _, v := range vectorRegistrations {
-		t.Run(v.name, func(t *testing.T) {
-			id := fromHex(t, v.id)
-			c, err := rp.VerifyRegistration(testOwner, fromHex(t, v.challenge), wrap(id, map[string]string{
-				"attestationObject": encode(fromHex(t, v.object)),
-				"clientDataJSON":    encode(fromHex(t, v.client)),
-			}))
-			checkCode(t, err, v.want)
-			if v.want == "" && string(c.ID) != string(id) {
-				t.Errorf("registered %x, want %x", c.ID, id)
+		for _, v := range g.Tests {
+			count[v.Result]++
+			if got := verifies(key, fromHex(t, v.Message), fromHex(t, v.Sig)); got != (v.Result == "valid") {
+				t.Errorf("vector %d (%s): accepted: %t, stated: %s", v.ID, v.Comment, got, v.Result)
 			}
-		})
+		}
 	}
+	if total := count["valid"] + count["invalid"]; total == 0 || total != s.NumberOfTests || count["valid"] == 0 || count["invalid"] == 0 {
+		t.Errorf("%v of %d vectors were run", count, s.NumberOfTests)
+	}
+	t.Logf("%d signatures: %v", s.NumberOfTests, count)
+}
+
+// TestWycheproofOtherEncoding: the same signatures as two numbers side by side
+// (IEEE P1363), as JWS and WebCrypto write them, are none in WebAuthn.
+func TestWycheproofOtherEncoding(t *testing.T) {
+	count := 0
+	for _, g := range wycheproofSuite(t, "ecdsa_secp256r1_sha256_p1363_test.json").TestGroups {
+		key, err := parseKey(coseOfPoint(t, fromHex(t, g.PublicKey.Uncompressed)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range g.Tests {
+			count++
+			if verifies(key, fromHex(t, v.Message), fromHex(t, v.Sig)) {
+				t.Errorf("vector %d (%s) is accepted", v.ID, v.Comment)
+			}
+		}
+	}
+	if count == 0 {
+		t.Error("no vector was run")
+	}
+	t.Logf("%d signatures in the other encoding", count)
+}
+
+// TestWycheproofPoints: a public key is a point of the curve, or it is not
+// enrolled. Compressed points have no place in a COSE_Key of ES256 and are left out.
+func TestWycheproofPoints(t *testing.T) {
+	count := map[string]int{}
+	for _, g := range wycheproofSuite(t, "ecdh_secp256r1_ecpoint_test.json").TestGroups {
+		for _, v := range g.Tests {
+			point := fromHex(t, v.Public)
+			if len(point) != 65 {
+				count["left out"]++
+				continue
+			}
+			count[v.Result]++
+			if _, err := parseKey(coseOfPoint(t, point)); (err == nil) != (v.Result == "valid") {
+				t.Errorf("vector %d (%s): %v, stated: %s", v.ID, v.Comment, err, v.Result)
+			}
+		}
+	}
+	if count["valid"] == 0 || count["invalid"] == 0 {
+		t.Errorf("too few vectors were run: %v", count)
+	}
+	t.Logf("points: %v", count)
 }

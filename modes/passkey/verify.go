@@ -195,8 +195,7 @@ func (rp *RelyingParty) VerifyAssertion(a Assertion) (Verified, error) {
 	// Steps 19 and 20. The library's Verify would parse and check the key again.
 	raw := parsed.Raw.AssertionResponse
 	hash := sha256.Sum256(raw.ClientDataJSON)
-	digest := sha256.Sum256(slices.Concat(raw.AuthenticatorData, hash[:]))
-	if !ecdsa.VerifyASN1(key, digest[:], parsed.Response.Signature) {
+	if !verifies(key, slices.Concat(raw.AuthenticatorData, hash[:]), parsed.Response.Signature) {
 		return Verified{}, refuse(CodeSignature, "the signature is not the credential's over this authenticator and client data")
 	}
 	// Section 6.1.1: a counter that does not go up may mean a cloned authenticator.
@@ -223,6 +222,13 @@ func find(creds []Credential, id []byte) (Credential, error) {
 		return Credential{}, refuse(CodeCredential, "the credential is not enrolled")
 	}
 	return creds[found], nil
+}
+
+// verifies reports whether a signature is the key's over a message: ES256, which
+// WebAuthn writes in ASN.1 DER (section 6.5.5).
+func verifies(key *ecdsa.PublicKey, message, signature []byte) bool {
+	digest := sha256.Sum256(message)
+	return ecdsa.VerifyASN1(key, digest[:], signature)
 }
 
 // parseKey reads a COSE_Key, which must be an ES256 key on P-256.
