@@ -2,7 +2,6 @@ package modes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -200,12 +199,8 @@ func (bound) Find(s *Situation) Evidence {
 	}
 	out.Envelope, out.Text, out.Presented = e, payload, payload
 	if id, err := UnverifiedCredentialID(out.Assertion); err == nil {
-		owner, err := s.Identities.Owner(s.context(), id)
-		switch {
-		case err == nil:
+		if owner, err := s.Identities.Owner(s.context(), id); err == nil {
 			out.Approver = owner
-		case !errors.Is(err, api.ErrNotFound):
-			out.RecordErr = err
 		}
 	}
 	return out

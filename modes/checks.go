@@ -110,7 +110,7 @@ func checkRecord(s *Situation) (string, string) {
 	switch {
 	case err == nil:
 		return "", ""
-	case unavailable(err) && !errors.Is(err, errNotApproved):
+	case unavailable(err):
 		return CodeUnavailable, "the approval store does not answer"
 	}
 	return "no_approval", "the approval store holds no approval for this"

@@ -2,6 +2,7 @@ package modes
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,10 @@ func checkRows() []row {
 		{name: "another version", change: drifted(func(r *api.Resolved) { r.Version++ }), want: "refs/drift"},
 		{name: "another value", change: drifted(func(r *api.Resolved) { r.Members["account"] = json.RawMessage(`"LT9"`) }), want: "refs/drift"},
 		{name: "another member", change: drifted(func(r *api.Resolved) { r.Members["more"] = json.RawMessage(`1`) }), want: "refs/drift"},
+		{name: "a member less", change: drifted(func(r *api.Resolved) { r.Members = nil }), want: "refs/drift"},
+		{name: "an empty member for another", change: drifted(func(r *api.Resolved) {
+			r.Members = map[string]json.RawMessage{"iban": nil}
+		}), want: "refs/drift"},
 		{name: "a member renamed", change: drifted(func(r *api.Resolved) {
 			r.Members = map[string]json.RawMessage{"iban": r.Members["account"]}
 		}), want: "refs/drift"},
@@ -60,6 +65,7 @@ func checkRows() []row {
 		{name: "no approval carried", mode: only(api.BindRecord), carried: func(_ *cast, c *api.Carried) { c.Approval = "" }, want: "record/no_approval"},
 		{name: "declined", mode: only(api.BindRecord), approval: func(a *Approval) { a.Verdict = api.Decline }, change: storeHolds(api.Decline), want: "record/no_approval"},
 		{name: "no verdict", mode: only(api.BindRecord), change: storeHolds(""), want: "record/no_approval"},
+		{name: "no approval carried, approval store down", mode: only(api.BindRecord), carried: func(_ *cast, c *api.Carried) { c.Approval = "" }, change: down("Approval"), want: "record/no_approval"},
 		{name: "approval store down", mode: only(api.BindRecord), change: down("Approval"), want: "record/unavailable"},
 		{name: "stored envelope damaged", mode: only(api.BindRecord), change: func(_ *Situation, w *fakeWorld) {
 			for id, a := range w.approvals {
@@ -118,6 +124,8 @@ func checkRows() []row {
 			k.Permit = permitFor(c, func(e *Envelope) { e.Permit = "another" })
 		}, want: "challenge/differs"},
 		{name: "assertion missing, challenge alone", mode: without(api.BindAttest), change: storedAssertion(nil), want: "challenge/absent"},
+		{name: "assertion over nothing, and no permit", mode: only(api.BindChallenge), forge: softkey.Forgery{Challenge: nothingHashed[:]},
+			carried: func(_ *cast, c *api.Carried) { c.Permit = "" }, want: "challenge/absent"},
 		{name: "assertion unreadable, challenge alone", mode: without(api.BindAttest), change: storedAssertion([]byte("{")), want: "challenge/malformed"},
 		{name: "client data unreadable", mode: without(api.BindAttest), change: storedAssertion([]byte(`{"rawId":"AA","response":{"clientDataJSON":"e30x"}}`)), want: "challenge/malformed"},
 
@@ -207,17 +215,23 @@ func carrierRows() []row {
 
 		{name: "M3 ticket", mode: mode("M3")},
 		{name: "M3 no ticket", mode: mode("M3"), carried: func(_ *cast, c *api.Carried) { c.Approval = "" }, want: "record/no_approval expiry/absent seen/absent"},
+		{name: "M3 no ticket, store down", mode: mode("M3"), carried: func(_ *cast, c *api.Carried) { c.Approval = "" }, change: func(_ *Situation, w *fakeWorld) { w.down["Approval"] = true }, want: "record/no_approval expiry/absent seen/absent"},
 		{name: "M3 unknown ticket", mode: mode("M3"), carried: func(_ *cast, c *api.Carried) { c.Approval = "another" }, want: "record/no_approval expiry/absent seen/absent"},
 		{name: "M3 declined", mode: mode("M3"), change: storeHolds(api.Decline), want: "record/no_approval expiry/absent seen/absent"},
 		{name: "M3 expired", mode: mode("M3"), envelope: func(e *Envelope) { e.ExpiresAt = testNow.Unix() }, want: "expiry/expired"},
 		{name: "M3 used", mode: mode("M3"), change: func(s *Situation, w *fakeWorld) { s.Seen = func(id string) bool { return id == w.permit } }, want: "seen/seen"},
 		{name: "M3 without record, known by its id alone", mode: mode("M3-record-expiry")},
+		{name: "M3 without record, the store is not read", mode: mode("M3-record"), want: "expiry/absent"},
 
 		{name: "M4 permit", mode: mode("M4")},
 		{name: "M4 no permit", mode: mode("M4"), carried: func(_ *cast, c *api.Carried) { c.Permit = "" }, want: "signed/absent audience/absent expiry/absent seen/absent"},
 		{name: "M4 another audience", mode: mode("M4"), change: func(s *Situation, _ *fakeWorld) { s.Action.Audience = "payroll.example" }, want: "audience/differs"},
 		{name: "M4 expired", mode: mode("M4"), envelope: func(e *Envelope) { e.ExpiresAt = testNow.Unix() }, want: "expiry/expired"},
 		{name: "M4 edited", mode: mode("M4"), carried: func(_ *cast, c *api.Carried) { c.Permit = edited(c.Permit, "exp", 1<<40) }, want: "signed/signature"},
+		{name: "M4 unsigned, claims readable in part", mode: mode("M4-signed"), carried: func(_ *cast, c *api.Carried) {
+			text := must(UnverifiedPayload(c.Permit))
+			c.Permit = "x." + encoded(append(text, " more"...)) + ".y"
+		}, want: "audience/absent expiry/absent seen/absent"},
 		{name: "M4 seen", mode: mode("M4"), change: func(s *Situation, w *fakeWorld) { s.Seen = func(id string) bool { return id == w.permit } }, want: "seen/seen"},
 		{name: "M4 another issuer", mode: mode("M4"), envelope: func(e *Envelope) { e.Issuer = "https://sibling.example" }, want: "signed/issuer"},
 		{name: "M4 needs no proof", mode: mode("M4"), change: func(s *Situation, _ *fakeWorld) { s.Proof = "" }},
@@ -274,6 +288,8 @@ func carrierRows() []row {
 		{name: "envelope of another type", mode: only(api.BindAgent), envelope: func(e *Envelope) { e.Type = "countersign/other/v1" }, want: "agent/absent"},
 	}
 }
+
+var nothingHashed = sha256.Sum256(nil)
 
 func drifted(f func(*api.Resolved)) func(*Situation, *fakeWorld) {
 	return func(s *Situation, _ *fakeWorld) { f(&s.Resolved[0]) }
@@ -480,6 +496,25 @@ func literal(e ast.Expr, consts map[string]string) string {
 		return consts[e.Name]
 	}
 	return ""
+}
+
+// TestUnverifiedAssertion: what cannot be read as a whole is not read in part.
+func TestUnverifiedAssertion(t *testing.T) {
+	const good = `{"rawId":"AQ","response":{"clientDataJSON":"eyJjaGFsbGVuZ2UiOiJBZyJ9"}}`
+	if id, challenge, err := unverifiedAssertion([]byte(good)); err != nil || string(id) != "\x01" || string(challenge) != "\x02" {
+		t.Errorf("id %x, challenge %x, %v", id, challenge, err)
+	}
+	for name, text := range map[string]string{
+		"more after it":     good + "x",
+		"id no text":        strings.Replace(good, `"AQ"`, "7", 1),
+		"id no base64url":   strings.Replace(good, `"AQ"`, `"A+"`, 1),
+		"challenge no text": strings.Replace(good, "eyJjaGFsbGVuZ2UiOiJBZyJ9", encoded([]byte(`{"challenge":7}`)), 1),
+		"no client data":    `{"rawId":"AQ"}`,
+	} {
+		if id, challenge, err := unverifiedAssertion([]byte(text)); err == nil || id != nil || challenge != nil {
+			t.Errorf("%s: id %x, challenge %x, %v", name, id, challenge, err)
+		}
+	}
 }
 
 // TestChecksAreInOrder: refusals come in the order of api.Bindings, and every

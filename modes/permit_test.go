@@ -58,6 +58,7 @@ func TestForgedPermits(t *testing.T) {
 	jwk := string(must(jose.JSONWebKey{Key: &fixedKey(9).PublicKey}.MarshalJSON()))
 	const bound = `{"alg":"ES256","kid":"gateway-1","typ":"countersign+jwt"}`
 	good := jws(bound, payload, es256(c.priv))
+	signedInput := func(input string) string { return input + "." + encoded(es256(c.priv)([]byte(input))) }
 	last := func(s string) string { // another signature of the same length
 		b := byte('A')
 		if s[len(s)-2] == b {
@@ -109,6 +110,8 @@ func TestForgedPermits(t *testing.T) {
 		{"zero signature", CarryBound, jws(bound, payload, func([]byte) []byte { return make([]byte, 64) }), "signature"},
 		{"four parts", CarryBound, good + ".AA", "alg"},
 		{"two parts", CarryBound, good[:strings.LastIndexByte(good, '.')], "alg"},
+		{"two other parts", CarryBound, "AA.AA", "alg"},
+		{"signed, payload not in base64url", CarryBound, signedInput(encoded([]byte(bound)) + ".e30!"), "signature"},
 		{"JSON serialisation", CarryBound, `{"payload":"` + encoded(payload) + `","protected":"` + encoded([]byte(bound)) + `","signature":"` + good[strings.LastIndexByte(good, '.')+1:] + `"}`, "alg"},
 		{"MAC as a signature", CarryBound, jws(`{"alg":"HS256","kid":"gateway-1","typ":"countersign+jwt"}`, payload, hs256(c.secret)), "alg"},
 		{"signature as a MAC", CarryMAC, jws(`{"alg":"ES256","kid":"gateway-1","typ":"JWT"}`, payload, es256(c.priv)), "alg"},

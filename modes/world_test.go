@@ -281,12 +281,15 @@ func (w *fakeWorld) Approvers(context.Context, string) ([]string, error) {
 }
 
 func (w *fakeWorld) Credentials(_ context.Context, owner string) (out []passkey.Credential, err error) {
+	if err := w.fails("Credentials"); err != nil {
+		return nil, err
+	}
 	for _, c := range w.creds {
 		if c.Owner == owner {
 			out = append(out, c)
 		}
 	}
-	return out, w.fails("Credentials")
+	return out, nil
 }
 
 func (w *fakeWorld) Unenrolled(_ context.Context, person string) (bool, error) {
