@@ -39,14 +39,22 @@ var lookalikes = []string{
 	"<b>a</b>", "**a**", "a\n- b", "\x1b[8ma", strings.Repeat("a", 70), strings.Repeat("a", 70) + "b",
 }
 
+// lists are lists of which some could be taken for others.
+var lists = [][]string{
+	{}, {""}, {"⟨empty list⟩"}, {"a"}, {"a", ""}, {"a", "b"}, {"b", "a"}, {"a, b"}, {"a,b"}, {"a,", "b"}, {"a", "b", "c", "d"}, {"a", "b", "c", "x"}, {"a", "b", "c… and 1 more"},
+}
+
 func valueOf(t *rapid.T, f api.Field, honest json.RawMessage) json.RawMessage {
+	if f.Default != "" && rapid.Bool().Draw(t, "default") {
+		return json.RawMessage(f.Default)
+	}
 	texts := rapid.SampledFrom(append(slices.Clone(lookalikes), api.SecretText([]byte("key"), "a")))
 	var v any
 	switch f.Type {
 	case api.TypeString:
 		v = texts.Draw(t, f.Name)
 	case api.TypeStrings:
-		v = rapid.SliceOfN(texts, 0, 5).Draw(t, f.Name)
+		v = rapid.OneOf(rapid.SampledFrom(lists), rapid.SliceOfN(texts, 0, 5)).Draw(t, f.Name)
 	case api.TypeInteger:
 		v = rapid.Int64Range(-canonical.MaxInt, canonical.MaxInt).Draw(t, f.Name)
 	case api.TypeNumber:
@@ -64,15 +72,15 @@ func valueOf(t *rapid.T, f api.Field, honest json.RawMessage) json.RawMessage {
 	return b
 }
 
-// drawn is an action of a scenario, near the honest one.
-func drawn(t *rapid.T, sc *scenarios.Scenario) api.Action {
-	in := sc.Instance(uint64(rapid.IntRange(0, 1).Draw(t, "seed")), 0)
+// drawn is an action of a scenario that differs from the honest one in a field or
+// in a few.
+func drawn(t *rapid.T, sc *scenarios.Scenario, among []api.Field) api.Action {
+	in := sc.Instance(uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "seed")), 0)
 	var args map[string]json.RawMessage
 	if err := json.Unmarshal(in.Arguments, &args); err != nil {
 		t.Fatal(err)
 	}
-	tool, _ := sc.Tool(in.Tool)
-	for _, f := range rapid.SliceOfN(rapid.SampledFrom(tool.Fields), 0, 2).Draw(t, "fields") {
+	for _, f := range among {
 		if rapid.IntRange(0, 3).Draw(t, "drop") == 0 && !f.Required {
 			delete(args, f.Name)
 		} else {
@@ -84,8 +92,8 @@ func drawn(t *rapid.T, sc *scenarios.Scenario) api.Action {
 		t.Fatal(err)
 	}
 	return api.Action{
-		Audience: rapid.SampledFrom([]string{sc.Audience, sc.Audience, sc.Sibling}).Draw(t, "audience"),
-		Tool:     rapid.SampledFrom([]string{in.Tool, in.Tool, sc.SiblingTool}).Draw(t, "tool"), Arguments: body,
+		Audience: rapid.SampledFrom([]string{sc.Audience, sc.Audience, sc.Audience, sc.Sibling}).Draw(t, "audience"),
+		Tool:     rapid.SampledFrom([]string{in.Tool, in.Tool, in.Tool, sc.SiblingTool}).Draw(t, "tool"), Arguments: body,
 		Run: "run-1", Step: "step-1", Call: "call-1",
 	}
 }
@@ -114,12 +122,16 @@ func TestDifferentActionsHaveDifferentViews(t *testing.T) {
 		w := worlds[k]
 		p := w.deployment.Provider.(*provider.World)
 		kind, id := sc.Reference()
+		// Both actions are drawn in the same fields, one mostly, so that little else
+		// tells them apart.
+		tool, _ := sc.Tool(sc.HonestTool)
+		among := rapid.SliceOfN(rapid.SampledFrom(tool.Fields), 1, 2).Draw(rt, "among")
 		see := func(name string) (string, api.View) {
-			a := drawn(rt, sc)
+			a := drawn(rt, sc, among)
 			record := map[string]json.RawMessage{}
 			if kind != "" {
 				record = maps.Clone(sc.Records[kind][id])
-				if rapid.Bool().Draw(rt, "drift") {
+				if rapid.IntRange(0, 3).Draw(rt, "drift") == 0 {
 					maps.Copy(record, sc.Drift())
 				}
 				must(rt, p.SetRecord(kind, id, record))
@@ -153,6 +165,33 @@ func TestDifferentActionsHaveDifferentViews(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNoTwoValuesLookAlike holds every pair of values that could be taken for each
+// other against each other: no two have one text in a bound view.
+func TestNoTwoValuesLookAlike(t *testing.T) {
+	w := newWorld(t, "M9")
+	seen := map[string]string{}
+	show := func(member string, value any) {
+		args := map[string]any{"supplier": "s-1", "amount": 1, member: value}
+		text, err := json.Marshal(args)
+		must(t, err)
+		a := w.action("pay", 1)
+		a.Arguments = text
+		v, err := w.target.View(ctx, auth("approver-p"), w.pending(a))
+		must(t, err)
+		shown := member + ": " + lines(v)["/"+member]
+		if other, taken := seen[shown]; taken {
+			t.Errorf("%s and %s are both shown as %s", text, other, shown)
+		}
+		seen[shown] = string(text)
+	}
+	for _, s := range lookalikes {
+		show("memo", s)
+	}
+	for _, l := range lists {
+		show("tags", l)
+	}
 }
 
 func scenarioCalled(t tb, id string) *scenarios.Scenario {
@@ -193,6 +232,9 @@ func TestSecrets(t *testing.T) {
 		id := w.pending(api.Action{Audience: sc.Audience, Tool: sc.HonestTool, Arguments: sc.Instance(1, 0).Arguments, Run: "r", Step: "s", Call: "c"})
 		v, err := w.target.View(ctx, auth("approver-p"), id)
 		must(t, err)
+		if got := lines(v)["/memo"]; !strings.Contains(got, "BW-") {
+			t.Errorf("%s masks what is no secret as %q", tt.mode, got)
+		}
 		if got := lines(v)["/from_account"]; got != tt.want {
 			t.Errorf("%s with the key %q shows %q, want %q", tt.mode, tt.key, got, tt.want)
 		}
