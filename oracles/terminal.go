@@ -15,7 +15,7 @@ var control = regexp.MustCompile(
 		`|\x1b[ -/]*[0-~]?)`) // other escape sequences
 
 // furthest bounds the row and the column a control sequence can move to.
-const furthest = 10_000
+const furthest = 1_000
 
 // terminal returns what is left in each line once the text was written to an empty
 // terminal: without control sequences and without what they concealed, erased or
