@@ -1,0 +1,411 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"countersign/gateway"
+	"countersign/gateway/api"
+	"countersign/gateway/lab"
+	"countersign/gateway/store"
+	"countersign/scenarios/provider"
+)
+
+// scripted is a provider and a directory that answer what they are told to.
+type scripted struct {
+	api.Provider
+	api.Directory
+	execute, preview, lookup, resolve error
+	onExecute                         func()
+	calls                             int
+}
+
+func (s *scripted) Execute(ctx context.Context, r api.ProviderRequest) (api.ProviderResult, error) {
+	s.calls++
+	if s.onExecute != nil {
+		s.onExecute()
+	}
+	if s.execute != nil {
+		return api.ProviderResult{}, s.execute
+	}
+	return s.Provider.Execute(ctx, r)
+}
+
+func (s *scripted) Preview(ctx context.Context, r api.ProviderRequest) (api.Values, error) {
+	if s.preview != nil {
+		return nil, s.preview
+	}
+	return s.Provider.Preview(ctx, r)
+}
+
+func (s *scripted) Lookup(ctx context.Context, q api.LookupQuery) (api.ProviderResult, bool, error) {
+	if s.lookup != nil {
+		return api.ProviderResult{}, false, s.lookup
+	}
+	return s.Provider.Lookup(ctx, q)
+}
+
+func (s *scripted) Resolve(ctx context.Context, kind, id string) (api.Resolution, error) {
+	if s.resolve != nil {
+		return api.Resolution{}, s.resolve
+	}
+	return s.Directory.Resolve(ctx, kind, id)
+}
+
+func newScripted(t tb, mode string) (*world, *scripted) {
+	t.Helper()
+	s := &scripted{}
+	w := newWorldWith(t, mode, store.NewMemory(), func(d *api.Deployment) {
+		s.Provider, s.Directory = d.Provider, d.Directory
+		d.Provider, d.Directory = s, s
+	})
+	return w, s
+}
+
+// TestSiblingsAreChecked: what cannot be a call of the step ends it before anything
+// is done, and only a call that went through lets others run with it.
+func TestSiblingsAreChecked(t *testing.T) {
+	w := newWorld(t, "M9")
+	reads := make([]api.Action, 33)
+	for i := range reads {
+		reads[i] = w.action("read", 1)
+	}
+	if _, err := w.present(w.target, "agent-a", api.Dispatch{Action: w.action("read", 1), Siblings: reads}); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("33 siblings: %v", err)
+	}
+	if o := w.dispatch(api.Dispatch{Action: w.action("read", 1), Siblings: reads[1:]}); len(o.Siblings) != 32 {
+		t.Errorf("32 siblings: %+v", o)
+	}
+	d := w.approved(w.action("pay", 1))
+	d.Siblings = []api.Action{w.action("launch", 1)}
+	if _, err := w.present(w.target, "agent-a", d); !errors.Is(err, api.ErrInvalid) || len(w.prov.Ledger()) != 0 {
+		t.Errorf("a sibling that is no tool: %v, %d effects", err, len(w.prov.Ledger()))
+	}
+
+	w = newWorld(t, "M9-percall")
+	d = w.approved(w.action("pay", 1))
+	d.Action.Arguments = []byte(`{"supplier":"s-1","amount":2,"memo":"invoice"}`)
+	d.Siblings = []api.Action{w.action("pay", 3)}
+	if o := w.dispatch(d); o.Status != api.Refused || o.Siblings[0].Status != api.Refused || len(w.prov.Ledger()) != 0 {
+		t.Errorf("a sibling of a refused call: %+v", o)
+	}
+	d = w.approved(w.action("pay", 1))
+	d.Siblings = []api.Action{w.action("pay", 3)}
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultPass}, provider.Fault{Kind: provider.FaultError}))
+	if o, err := w.present(w.target, "agent-a", d); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("a sibling at which the provider fails: %+v, %v", o, err)
+	}
+}
+
+// TestAuditKey: the log names the provider's key where one was used, and there alone.
+func TestAuditKey(t *testing.T) {
+	for _, tt := range []struct {
+		mode, what string
+		do         func(w *world)
+		status     api.Status
+		named      bool
+	}{
+		{"M9", "executed", func(w *world) { w.dispatch(w.approved(w.action("pay", 1))) }, api.Executed, true},
+		{"M9", "absorbed", func(w *world) { d := w.approved(w.action("pay", 1)); w.dispatch(d); w.dispatch(d) }, api.Absorbed, true},
+		{"M9", "open", func(w *world) {
+			must(w.t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropResponse}))
+			w.dispatch(w.approved(w.action("fax", 1)))
+		}, api.Held, true},
+		{"M9", "refused", func(w *world) { w.dispatch(api.Dispatch{Action: w.action("pay", 1)}) }, api.Refused, false},
+		{"M9-idem", "executed without keys", func(w *world) { w.dispatch(w.approved(w.action("pay", 1))) }, api.Executed, false},
+	} {
+		w := newWorld(t, tt.mode)
+		tt.do(w)
+		es := w.entries()
+		if last := es[len(es)-1]; last.Status != tt.status || (last.Key != "") != tt.named {
+			t.Errorf("%s: %s, key %q", tt.what, last.Status, last.Key)
+		}
+	}
+}
+
+// TestLogFails: only a design that is closed says that the log failed, and about an
+// effect alone; only it refuses a decision for that.
+func TestLogFails(t *testing.T) {
+	w := newWorld(t, "M9-closed")
+	d := w.approved(w.action("pay", 1))
+	w.lab.At(api.StepSent, func(context.Context) error { w.lab.Fault(api.DepAudit, true); return nil })
+	w.expect("lost after the effect, not closed", d, api.Executed, "", 1)
+	if err := w.decide(w.pending(w.action("pay", 2)), "approver-p", api.Approve); err != nil {
+		t.Errorf("a decision, not closed: %v", err)
+	}
+
+	w = newWorld(t, "M9")
+	d = w.approved(w.action("pay", 1))
+	w.lab.At(api.StepChecked, func(context.Context) error {
+		w.lab.Fault(api.DepAudit, true)
+		w.lab.Fault(api.DepPolicy, true)
+		return nil
+	})
+	w.expect("lost before the effect", d, api.Held, "closed/unavailable", 0)
+}
+
+// TestSpentAgain: without idem there is no result to give back.
+func TestSpentAgain(t *testing.T) {
+	w := newWorld(t, "M9-idem")
+	d := w.approved(w.action("pay", 1))
+	w.expect("first", d, api.Executed, "", 1)
+	w.expect("again", d, api.Refused, "seen/seen once/spent", 1)
+}
+
+// TestReaskShowsWhatIsNow: what a person is asked about anew is the reference as it
+// is by then; where it is gone there is nothing to ask.
+func TestReaskShowsWhatIsNow(t *testing.T) {
+	w := newWorld(t, "M9")
+	a := w.action("pay", 1)
+	d := w.approved(a)
+	w.lab.At(api.StepConsumed, func(context.Context) error {
+		return w.prov.SetRecord("supplier", "s-1", records()["supplier"]["s-2"])
+	})
+	o := w.dispatch(d)
+	must(t, w.decide(o.Suspension, "approver-p", api.Approve))
+	w.expect("approved anew", w.collect(a, o.Suspension), api.Executed, "", 1)
+
+	w, s := newScripted(t, "M9")
+	d = w.approved(w.action("pay", 1))
+	s.resolve = api.ErrNotFound
+	if o := w.dispatch(d); o.Status != api.Refused || o.Suspension != "" || codes(o.Refusals) != "refs/drift" {
+		t.Errorf("reference gone: %+v", o)
+	}
+}
+
+// TestIdemWithoutOnce: an open send is reconciled, a settled one is no obstacle.
+func TestIdemWithoutOnce(t *testing.T) {
+	w := newWorld(t, "M9-once")
+	d := w.approved(w.action("wire", 1))
+	w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
+	w.answer(w.target, d)
+	must(t, w.lab.Restart(ctx))
+	w.expect("open", d, api.Absorbed, "", 1)
+	must(t, w.lab.Restart(ctx))
+	w.expect("settled", d, api.Executed, "", 2)
+
+	for mode, want := range map[string]string{"M9-once-closed": "idem/unavailable", "M9-closed": "once/unavailable"} {
+		w := newWorld(t, mode)
+		d := w.approved(w.action("wire", 1))
+		w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepStore, true); return nil })
+		w.expect(mode+", store lost before the spend", d, api.Held, want, 0)
+	}
+}
+
+// TestReferencesWithDefaults: a reference that is left out is its default, one that
+// is given is itself, and an optional one without either is none.
+func TestReferencesWithDefaults(t *testing.T) {
+	tool := tools()[0]
+	tool.Name, tool.Summary = "order", nil
+	tool.Fields = []api.Field{
+		{Name: "from", Label: "From", Type: api.TypeString, Reference: "supplier", Default: `"s-2"`, Material: true},
+		{Name: "via", Label: "Via", Type: api.TypeString, Reference: "supplier", Material: true},
+	}
+	for _, tt := range []struct {
+		arguments, changed string
+		want               api.Status
+	}{
+		{`{}`, "s-2", api.Reasked}, {`{}`, "s-1", api.Executed},
+		{`{"from":"s-1"}`, "s-1", api.Reasked}, {`{"from":"s-1"}`, "s-2", api.Executed},
+		{`{"via":"s-1"}`, "s-1", api.Reasked},
+	} {
+		for _, mode := range []string{"M9", "M9-strict"} {
+			var p *provider.World
+			w := newWorldWith(t, mode, store.NewMemory(), func(d *api.Deployment) {
+				d.Tools = append(tools(), tool)
+				var err error
+				p, err = provider.New(provider.Config{Tools: d.Tools, Records: records(), Reader: "struct", Clock: d.Clock})
+				must(t, err)
+				d.Provider, d.Directory = p, p
+			})
+			a := w.action("order", 1)
+			a.Arguments = []byte(tt.arguments)
+			d := w.approved(a)
+			must(t, p.SetRecord("supplier", tt.changed, map[string]json.RawMessage{"name": json.RawMessage(`"Other"`)}))
+			if o := w.dispatch(d); o.Status != tt.want {
+				t.Errorf("%s: %s, then %s changes: %s [%s], want %s", mode, tt.arguments, tt.changed, o.Status, codes(o.Refusals), tt.want)
+			}
+		}
+	}
+}
+
+// TestProposalsThatCannotBeShown are refused with the reason and suspend nothing.
+func TestProposalsThatCannotBeShown(t *testing.T) {
+	for _, tt := range []struct {
+		name, mode, arguments string
+		preview               error
+		want                  error
+	}{
+		{"no reading", "M3", `{`, nil, api.ErrInvalid},
+		{"no reading, not strict", "M9-strict", `{`, nil, api.ErrInvalid},
+		{"a reference that is no text", "M9-strict", `{"supplier":7,"amount":1}`, nil, api.ErrInvalid},
+		{"a reference to nothing", "M9", `{"supplier":"s-9","amount":1}`, nil, api.ErrNotFound},
+		{"no dry run", "M9", `{"supplier":"s-1","amount":1}`, errors.New("no dry run"), api.ErrUnavailable},
+	} {
+		w, s := newScripted(t, tt.mode)
+		s.preview = tt.preview
+		a := w.action("pay", 1)
+		a.Arguments = []byte(tt.arguments)
+		if p, err := w.target.Propose(ctx, auth("agent-a"), a); !errors.Is(err, tt.want) || p.Suspension != "" {
+			t.Errorf("%s: %+v, %v", tt.name, p, err)
+		}
+	}
+	w := newWorld(t, "M9")
+	if _, err := w.target.Preview(ctx, auth("agent-a"), w.action("launch", 1)); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("previewing what is no tool: %v", err)
+	}
+}
+
+// TestCoveredIsNotAsked: an approved run and an open window cover what follows.
+func TestCoveredIsNotAsked(t *testing.T) {
+	for _, mode := range []string{"M2", "M6"} {
+		w := newWorld(t, mode)
+		w.approved(w.action("pay", 1))
+		p, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 2))
+		if err != nil || p.State != api.StateGranted {
+			t.Errorf("%s: %+v, %v", mode, p, err)
+		}
+	}
+}
+
+// TestNotSentAgainAfterTheCaller: nothing is sent again for a caller who has gone.
+func TestNotSentAgainAfterTheCaller(t *testing.T) {
+	for _, tt := range []struct {
+		mode         string
+		err          error
+		calls, after int // with the caller there, and without
+	}{{"M9", api.ErrNotSent, 3, 1}, {"M9-idem", api.ErrNoAnswer, 2, 1}} {
+		for _, gone := range []bool{false, true} {
+			w, s := newScripted(t, tt.mode)
+			d := w.approved(w.action("wire", 1))
+			d.RequestID = "req"
+			proof, err := w.proof(d, 1)
+			must(t, err)
+			within, cancel := context.WithCancel(ctx)
+			s.execute = tt.err
+			want := tt.calls
+			if gone {
+				s.onExecute, want = cancel, tt.after
+			}
+			if o, err := w.target.Dispatch(within, api.Auth{Token: token("agent-a"), Proof: proof}, d); err == nil {
+				t.Errorf("%s, %v: %+v", tt.mode, tt.err, o)
+			}
+			cancel()
+			if s.calls != want {
+				t.Errorf("%s, %v, caller gone %v: sent %d times, want %d", tt.mode, tt.err, gone, s.calls, want)
+			}
+		}
+	}
+}
+
+// TestProviderRefuses: an answer of the provider is an answer: nothing is open
+// afterwards, and only what a person can judge anew is asked about.
+func TestProviderRefuses(t *testing.T) {
+	for code, want := range map[string]string{
+		"key_reuse": "refused [idem/key_reuse]", "precondition": "reasked [refs/precondition]", "limit": "!",
+	} {
+		w, s := newScripted(t, "M9")
+		d := w.approved(w.action("wire", 1))
+		s.execute = &api.ProviderError{Status: 409, Code: code}
+		if got := w.answer(w.target, d); got != want {
+			t.Errorf("%s: %s, want %s", code, got, want)
+		}
+		if p, err := w.target.Propose(ctx, auth("agent-a"), w.action("wire", 1)); err != nil || p.State != api.StatePending {
+			t.Errorf("%s: an equal proposal: %+v, %v", code, p, err)
+		}
+	}
+}
+
+// TestWithoutIdemNothingIsReconciled: two lost answers are two sends and an error.
+func TestWithoutIdemNothingIsReconciled(t *testing.T) {
+	w := newWorld(t, "M9-idem")
+	d := w.approved(w.action("wire", 1))
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropResponse}, provider.Fault{Kind: provider.FaultDropResponse}))
+	if got := w.answer(w.target, d); got != "!" || len(w.prov.Ledger()) != 2 {
+		t.Errorf("%s, %d effects", got, len(w.prov.Ledger()))
+	}
+}
+
+// TestReconcilingFails: without an answer to the look-up, without a clock, or while
+// another instance sends, nothing is sent again.
+func TestReconcilingFails(t *testing.T) {
+	w, s := newScripted(t, "M9")
+	d := w.approved(w.action("wire", 1))
+	w.lab.At(api.StepConsumed, func(context.Context) error { return lab.ErrCrash })
+	w.answer(w.target, d)
+	w.clock.add(gateway.SendLease)
+	s.lookup = errors.New("no answer")
+	if got := w.answer(w.target, d); got != "held [idem/unavailable]" || s.calls != 0 {
+		t.Errorf("look-up down: %s, sent %d times", got, s.calls)
+	}
+
+	w = newWorld(t, "M9")
+	d = w.approved(w.action("wire", 1))
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}))
+	w.lab.At(api.StepSent, func(context.Context) error { w.clock.stop(true); return nil })
+	w.expect("clock down", d, api.Held, "idem/in_progress", 0)
+
+	w = newWorld(t, "M9")
+	second, err := w.lab.Second(ctx)
+	must(t, err)
+	d = w.approved(w.action("wire", 1))
+	w.lab.At(api.StepConsumed, func(context.Context) error { return lab.ErrCrash })
+	w.answer(w.target, d)
+	w.clock.add(gateway.SendLease)
+	var other string
+	w.prov.onLookup = func() { other = w.answer(second, d) }
+	w.expect("another took it over", d, api.Held, "idem/in_progress", 1)
+	if other != "executed []" {
+		t.Errorf("the other instance: %s", other)
+	}
+}
+
+// TestViewAsksForAnAssertion wherever one is needed, and says so where nobody can
+// make one.
+func TestViewAsksForAnAssertion(t *testing.T) {
+	for mode, want := range map[string]bool{"M9": true, "M9-attest": true, "M9-challenge": true, "M9-attest-challenge": false} {
+		w := newWorld(t, mode)
+		v, err := w.target.View(ctx, auth("approver-p"), w.pending(w.action("pay", 1)))
+		if err != nil || (len(v.Assertion) > 0) != want {
+			t.Errorf("%s: %v, %s", mode, err, v.Assertion)
+		}
+	}
+	w := newWorld(t, "M9")
+	id := w.pending(w.action("pay", 1))
+	for _, p := range people() {
+		if p.Role == api.RolePerson {
+			w.removePasskeys(p.ID)
+		}
+	}
+	if _, err := w.target.View(ctx, auth("approver-p"), id); refusedBy(err) != "attest/credential" {
+		t.Errorf("nobody has a passkey: %v", err)
+	}
+}
+
+// TestDecisionIsStored with its time, where there is one, and for good.
+func TestDecisionIsStored(t *testing.T) {
+	for _, clock := range []bool{true, false} {
+		s := store.NewMemory()
+		w := newWorldOn(t, "M9-closed", s)
+		a := w.action("pay", 1)
+		id := w.pending(a)
+		w.clock.stop(!clock)
+		must(t, w.decide(id, "approver-p", api.Decline))
+		w.clock.stop(false)
+		rows, err := s.Find(ctx, "approval", a.Run)
+		must(t, err)
+		if len(rows) != 1 {
+			t.Fatalf("%d approvals", len(rows))
+		}
+		if got := strings.Contains(string(rows[0].Body), fmt.Sprintf(`"decided_at":"%d-`, start.Year())); got != clock {
+			t.Errorf("with a clock %v: %s", clock, rows[0].Body)
+		}
+		if err := w.decide(id, "approver-p", api.Approve); err == nil || !strings.Contains(err.Error(), "decided already") {
+			t.Errorf("again: %v", err)
+		}
+	}
+}

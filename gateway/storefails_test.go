@@ -1,0 +1,271 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"countersign/gateway"
+	"countersign/gateway/api"
+	"countersign/gateway/lab"
+	"countersign/gateway/store"
+	"countersign/oracles/softkey"
+)
+
+// failing is a store one of whose operations fails, or reads a damaged row.
+type failing struct {
+	store.Store
+	mu      sync.Mutex
+	armed   bool
+	damage  bool
+	at, n   int    // the operation that fails, and how many there were
+	what    string // it was
+	touched bool
+}
+
+func (f *failing) arm(at int, damage bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed, f.at, f.damage, f.n, f.what, f.touched = true, at, damage, 0, "", false
+}
+
+func (f *failing) disarm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = false
+}
+
+// hit counts an operation and says whether it is the one that fails.
+func (f *failing) hit(read bool, what string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.armed || f.damage && !read {
+		return false
+	}
+	f.n++
+	if f.n != f.at {
+		return false
+	}
+	f.what, f.touched = what, true
+	return true
+}
+
+var errDisk = errors.New("the disk does not answer")
+
+func (f *failing) Create(ctx context.Context, r store.Row) (store.Row, error) {
+	if f.hit(false, "create "+r.Kind) {
+		return store.Row{}, errDisk
+	}
+	return f.Store.Create(ctx, r)
+}
+
+func (f *failing) Update(ctx context.Context, r store.Row) (store.Row, error) {
+	if f.hit(false, "update "+r.Kind) {
+		return store.Row{}, errDisk
+	}
+	return f.Store.Update(ctx, r)
+}
+
+func (f *failing) Get(ctx context.Context, kind, id string) (store.Row, error) {
+	r, err := f.Store.Get(ctx, kind, id)
+	if f.damage && (err != nil || len(r.Body) == 0) || !f.hit(true, "get "+kind) {
+		return r, err
+	}
+	if f.damage {
+		r.Body = []byte("{")
+		return r, nil
+	}
+	return store.Row{}, errDisk
+}
+
+func (f *failing) Find(ctx context.Context, kind, key string) ([]store.Row, error) {
+	rows, err := f.Store.Find(ctx, kind, key)
+	if f.damage && (err != nil || len(rows) == 0) || !f.hit(true, "find "+kind) {
+		return rows, err
+	}
+	if f.damage {
+		for i := range rows {
+			rows[i].Body = []byte("{")
+		}
+		return rows, nil
+	}
+	return nil, errDisk
+}
+
+func (f *failing) Next(ctx context.Context, name string) (int64, error) {
+	if f.hit(false, "next "+name) {
+		return 0, errDisk
+	}
+	return f.Store.Next(ctx, name)
+}
+
+// A storeCall is one call on a world in the state it needs.
+type storeCall struct {
+	name, mode string
+	ready      func(w *world) func() (api.Status, error)
+	// needless are the operations that the call can do without.
+	needless []string
+}
+
+// needless is what every call can do without: the clock that other instances share
+// (there is the machine's own), and noting what came of a send (it is found out
+// when that matters).
+var needless = []string{"get clock", "create clock", "update clock", "update use"}
+
+// unread are rows whose bodies nobody reads: that they are there says it all.
+var unread = []string{"get clock", "find approver", "find suspension", "find window", "find enrolment", "get use"}
+
+func storeCalls() []storeCall {
+	plain := func(f func(w *world) func() error) func(w *world) func() (api.Status, error) {
+		return func(w *world) func() (api.Status, error) {
+			call := f(w)
+			return func() (api.Status, error) { return "", call() }
+		}
+	}
+	dispatched := func(crash api.Step) func(w *world) func() (api.Status, error) {
+		return func(w *world) func() (api.Status, error) {
+			d := w.approved(w.action("wire", 1))
+			if crash != "" {
+				w.lab.At(crash, func(context.Context) error { return lab.ErrCrash })
+				w.answer(w.target, d)
+				w.clock.add(gateway.SendLease)
+				must(w.t, w.lab.Restart(ctx))
+			}
+			return func() (api.Status, error) {
+				o, err := w.present(w.target, "agent-a", d)
+				return o.Status, err
+			}
+		}
+	}
+	event := func(e api.Event) func(w *world) func() (api.Status, error) {
+		return plain(func(w *world) func() error {
+			if e.Kind == api.EventRevoke {
+				e.Subject = w.pending(w.action("pay", 1))
+			}
+			return func() error { return w.target.Admin(ctx, auth("admin"), e) }
+		})
+	}
+	proposal := func(before func(w *world)) func(w *world) func() (api.Status, error) {
+		return plain(func(w *world) func() error {
+			before(w)
+			a := w.action("wire", 1)
+			return func() error {
+				p, err := w.target.Propose(ctx, auth("agent-a"), a)
+				if p.State == api.StateHeld {
+					err = api.ErrUnavailable
+				}
+				return err
+			}
+		})
+	}
+	decision := func(v api.Verdict) func(w *world) func() (api.Status, error) {
+		return plain(func(w *world) func() error {
+			id := w.pending(w.action("pay", 1))
+			d := api.Decision{Suspension: id, Verdict: v, Assertion: w.assertion(id, "approver-p")}
+			return func() error { return w.target.Decide(ctx, auth("approver-p"), d) }
+		})
+	}
+	// What is spent is reconciled whether or not authority still holds; before it is
+	// sent again, this is read again.
+	standing := []string{"get disabled", "get revocation", "find credential"}
+	return []storeCall{
+		{name: "propose", mode: "M9", ready: proposal(func(*world) {})},
+		{name: "propose what was sent", mode: "M9", ready: proposal(func(w *world) {
+			d := w.approved(w.action("wire", 1))
+			w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
+			w.answer(w.target, d)
+		})},
+		{name: "propose in an open window", mode: "M6", ready: proposal(func(w *world) { w.approved(w.action("pay", 1)) }),
+			// Without the window somebody is asked, which is always safe.
+			needless: []string{"get principal", "get suspension", "get policy", "find window", "get approval", "find credential"}},
+		{name: "view", mode: "M9", ready: plain(func(w *world) func() error {
+			id := w.pending(w.action("pay", 1))
+			return func() error { _, err := w.target.View(ctx, auth("approver-p"), id); return err }
+		})},
+		{name: "view where no approver has a passkey", mode: "M9", ready: plain(func(w *world) func() error {
+			id := w.pending(w.action("pay", 1))
+			for _, p := range people() {
+				if p.Role == api.RolePerson && p.Tenant == "tenant-1" {
+					w.removePasskeys(p.ID)
+				}
+			}
+			// It is another person's passkey that the view asks for, then.
+			w.enrol(api.Principal{ID: "person-q", Role: api.RolePerson, Tenant: "tenant-1"})
+			return func() error { _, err := w.target.View(ctx, auth("person-q"), id); return err }
+		})},
+		{name: "approve", mode: "M9", ready: decision(api.Approve)},
+		{name: "approve a window", mode: "M6", ready: decision(api.Approve), needless: []string{"get suspension", "get policy"}},
+		{name: "decline", mode: "M9", ready: decision(api.Decline), needless: []string{"get suspension", "get policy"}},
+		{name: "status", mode: "M9", ready: plain(func(w *world) func() error {
+			id := w.pending(w.action("pay", 1))
+			must(w.t, w.decide(id, "approver-p", api.Approve))
+			return func() error { _, err := w.target.Status(ctx, auth("agent-a"), id); return err }
+		})},
+		{name: "dispatch", mode: "M9", ready: dispatched("")},
+		{name: "dispatch again after a crash before the send", mode: "M9", ready: dispatched(api.StepConsumed), needless: standing},
+		{name: "dispatch again after a crash behind it", mode: "M9", ready: dispatched(api.StepSent), needless: standing},
+		{name: "dispatch, not once", mode: "M9-once", ready: dispatched("")},
+		{name: "dispatch again, not once", mode: "M9-once", ready: dispatched(api.StepSent)},
+		{name: "disable", mode: "M9", ready: event(api.Event{Kind: api.EventDisableAgent, Subject: "agent-a"})},
+		{name: "revoke", mode: "M9", ready: event(api.Event{Kind: api.EventRevoke})},
+		{name: "policy", mode: "M9", ready: event(api.Event{Kind: api.EventPolicyChange, Value: "policy-2"})},
+		{name: "risk", mode: "M9", ready: event(api.Event{Kind: api.EventRiskLabel, Subject: "bank.example/pay", Value: "low"})},
+		{name: "remove", mode: "M9", ready: event(api.Event{Kind: api.EventRemoveCredential, Subject: "approver-p"})},
+		{name: "enrol", mode: "M9", ready: event(api.Event{Kind: api.EventEnrol, Principal: &api.Principal{ID: "new", Role: api.RolePerson, Token: "t", Approver: true}})},
+		{name: "begin to enrol", mode: "M9", ready: plain(func(w *world) func() error {
+			w.removePasskeys("approver-p")
+			return func() error { _, err := w.target.BeginEnrolment(ctx, auth("approver-p")); return err }
+		})},
+		{name: "enrol a passkey", mode: "M9", ready: plain(func(w *world) func() error {
+			w.removePasskeys("approver-p")
+			options, err := w.target.BeginEnrolment(ctx, auth("approver-p"))
+			must(w.t, err)
+			response, err := softkey.New(origin).Register(options)
+			must(w.t, err)
+			return func() error { return w.target.FinishEnrolment(ctx, auth("approver-p"), json.RawMessage(response)) }
+		})},
+		{name: "read the log", mode: "M9", ready: plain(func(w *world) func() error {
+			return func() error { _, err := w.target.Audit(ctx, auth("auditor"), 0); return err }
+		})},
+	}
+}
+
+// TestStoreFails lets each operation of the store fail in turn, in each call: the
+// caller is told that something is not available and nothing worse, and no
+// approval makes two effects.
+func TestStoreFails(t *testing.T) {
+	for _, damage := range []bool{false, true} {
+		for _, c := range storeCalls() {
+			for at := 1; ; at++ {
+				s := &failing{Store: store.NewMemory()}
+				w := newWorldOn(t, c.mode, s)
+				call := c.ready(w)
+				s.arm(at, damage)
+				status, err := call()
+				s.disarm()
+				if !s.touched {
+					if err != nil || at == 1 {
+						t.Errorf("%s: without a failure: %v, after %d operations", c.name, err, at-1)
+					}
+					break
+				}
+				what := fmt.Sprintf("%s: operation %d (%s, damaged %v)", c.name, at, s.what, damage)
+				switch {
+				case slices.Contains(needless, s.what), slices.Contains(c.needless, s.what), damage && slices.Contains(unread, s.what):
+				case status == api.Refused, status == api.Held, errors.As(err, new(*api.RefusedError)):
+				case err == nil:
+					t.Errorf("%s: no error, %s", what, status)
+				case !damage && !errors.Is(err, api.ErrUnavailable):
+					t.Errorf("%s: %v", what, err)
+				}
+				if n := len(w.prov.Ledger()); n > 1 {
+					t.Errorf("%s: %d effects", what, n)
+				}
+			}
+		}
+	}
+}
