@@ -17,7 +17,7 @@ import (
 	"countersign/gateway/api"
 )
 
-var updateStories = flag.Bool("update", false, "write the golden stories")
+var update = flag.Bool("update", false, "write the golden stories and the reference baseline")
 
 // TestStories holds the stories of three trials against what was read and found
 // right: an attack that executes, the same refused, and a retry that pays twice.
@@ -34,7 +34,7 @@ func TestStories(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
 			path := filepath.Join("testdata", "explain", name)
-			if *updateStories {
+			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
