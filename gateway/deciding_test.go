@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"countersign/gateway"
 	"countersign/gateway/api"
@@ -407,5 +408,202 @@ func TestDecisionIsStored(t *testing.T) {
 		if err := w.decide(id, "approver-p", api.Approve); err == nil || !strings.Contains(err.Error(), "decided already") {
 			t.Errorf("again: %v", err)
 		}
+	}
+}
+
+// TestWindowsAreOpenedByApprovals: by those of a design with windows alone, and a
+// later no closes none.
+func TestWindowsAreOpenedByApprovals(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	w.approved(w.action("pay", 1))
+	if rows, err := s.Find(ctx, "window", "requester-r"); err != nil || len(rows) != 0 {
+		t.Errorf("M9 opens windows: %v, %v", rows, err)
+	}
+	w = newWorld(t, "M6")
+	first, second := w.pending(w.action("pay", 1)), w.pending(w.action("pay", 2))
+	must(t, w.decide(first, "approver-p", api.Approve))
+	must(t, w.decide(second, "approver-p", api.Decline))
+	if p, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 3)); err != nil || p.State != api.StateGranted {
+		t.Errorf("after a yes and a no: %+v, %v", p, err)
+	}
+}
+
+// altered changes one member of the newest row that a store finds.
+func altered(t tb, s store.Store, kind, key string, change func(map[string]any)) {
+	t.Helper()
+	rows, err := s.Find(ctx, kind, key)
+	must(t, err)
+	var body map[string]any
+	must(t, json.Unmarshal(rows[0].Body, &body))
+	change(body)
+	rows[0].Body, err = json.Marshal(body)
+	must(t, err)
+	_, err = s.Update(ctx, rows[0])
+	must(t, err)
+}
+
+// TestDamagedEnvelope: one that cannot be read is an error, neither somebody else's
+// nor an approval that carries nothing.
+func TestDamagedEnvelope(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	a := w.action("pay", 1)
+	id := w.pending(a)
+	must(t, w.decide(id, "approver-p", api.Approve))
+	damage := func(body map[string]any) { body["envelope"] = []byte("{") }
+	altered(t, s, "approval", a.Run, damage)
+	if st, err := w.target.Status(ctx, auth("agent-a"), id); err == nil {
+		t.Errorf("status: %+v", st)
+	}
+	key, err := json.Marshal([]string{a.Run, a.Step, a.Call})
+	must(t, err)
+	altered(t, s, "suspension", string(key), damage)
+	if _, err := w.target.View(ctx, auth("approver-p"), id); err == nil || errors.Is(err, api.ErrNotFound) {
+		t.Errorf("view: %v", err)
+	}
+}
+
+// meanwhile is a store in which something happens before the second look at a
+// credential within one call.
+type meanwhile struct {
+	store.Store
+	looks int
+	do    func()
+}
+
+func (m *meanwhile) Get(ctx context.Context, kind, id string) (store.Row, error) {
+	if m.do != nil && kind == "credential" {
+		if m.looks++; m.looks == 2 {
+			m.do()
+		}
+	}
+	return m.Store.Get(ctx, kind, id)
+}
+
+// TestPasskeyUsedElsewhere: a counter that moved while a decision was judged is a
+// conflict, and the decision is not taken.
+func TestPasskeyUsedElsewhere(t *testing.T) {
+	s := &meanwhile{Store: store.NewMemory()}
+	w := newWorldOn(t, "M9", s)
+	id := w.pending(w.action("pay", 1))
+	d := api.Decision{Suspension: id, Verdict: api.Approve, Assertion: w.assertion(id, "approver-p")}
+	s.do = func() {
+		altered(t, s.Store, "credential", "approver-p", func(body map[string]any) {
+			body["credential"].(map[string]any)["sign_count"] = 99
+		})
+	}
+	if err := w.target.Decide(ctx, auth("approver-p"), d); !errors.Is(err, api.ErrConflict) || s.looks < 2 {
+		t.Errorf("%v, after %d looks", err, s.looks)
+	}
+	st, err := w.target.Status(ctx, auth("agent-a"), id)
+	if err != nil || st.Decided {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestAdminIsLogged: who was enrolled and what else was done; where the log fails, a
+// closed design does nothing.
+func TestAdminIsLogged(t *testing.T) {
+	w := newWorld(t, "M9")
+	must(t, w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-b", Principal: &api.Principal{ID: "another"}}))
+	logged := map[string]bool{}
+	for _, e := range w.entries() {
+		logged[e.Event] = true
+	}
+	for _, want := range []string{"admin:enrol:approver-p", "admin:disable_agent:agent-b"} {
+		if !logged[want] {
+			t.Errorf("the log lacks %s: %v", want, logged)
+		}
+	}
+	for mode, closed := range map[string]bool{"M9": true, "M9-closed": false} {
+		w := newWorld(t, mode)
+		a := w.action("pay", 1)
+		d := w.approved(a)
+		w.lab.Fault(api.DepAudit, true)
+		err := w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-a"})
+		w.lab.Fault(api.DepAudit, false)
+		if errors.Is(err, api.ErrUnavailable) != closed {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if o := w.dispatch(d); (o.Status == api.Executed) != closed {
+			t.Errorf("%s: afterwards %s [%s]", mode, o.Status, codes(o.Refusals))
+		}
+	}
+}
+
+// TestAllPasskeysAreRemoved, however they came to be several.
+func TestAllPasskeysAreRemoved(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	rows, err := s.Find(ctx, "credential", "approver-p")
+	must(t, err)
+	_, err = s.Create(ctx, store.Row{Kind: "credential", ID: "c-another", Key: "approver-p", Body: rows[0].Body})
+	must(t, err)
+	w.removePasskeys("approver-p")
+	if _, err := w.target.BeginEnrolment(ctx, auth("approver-p")); err != nil {
+		t.Errorf("a passkey is left: %v", err)
+	}
+}
+
+// TestUngated: a design without a gate asks nobody, and a call that needs no
+// approval is sent as it was written where it has more than one reading.
+func TestUngated(t *testing.T) {
+	w := newWorld(t, "M0")
+	if p, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 1)); err != nil || p.State != api.StateExempt {
+		t.Errorf("M0: %+v, %v", p, err)
+	}
+	w = newWorld(t, "M9")
+	a := w.action("read", 1)
+	a.Arguments = []byte(`{"supplier":"s-1","amount":1,"amount":2}`)
+	_, _ = w.present(w.target, "agent-a", api.Dispatch{Action: a})
+	if got := w.prov.body.Load(); got != string(a.Arguments) {
+		t.Errorf("sent %q", got)
+	}
+}
+
+// TestProofReplayIsNamed among whatever else a second presentation is refused for.
+func TestProofReplayIsNamed(t *testing.T) {
+	w := newWorld(t, "M9-idem")
+	d := w.approved(w.action("pay", 1))
+	d.RequestID = "req"
+	proof, err := w.proof(d, 1)
+	must(t, err)
+	for _, want := range []string{"", "sender/proof_replayed seen/seen once/spent"} {
+		o, err := w.target.Dispatch(ctx, api.Auth{Token: token("agent-a"), Proof: proof}, d)
+		if err != nil || codes(o.Refusals) != want {
+			t.Errorf("%s [%s], %v, want %q", o.Status, codes(o.Refusals), err, want)
+		}
+	}
+}
+
+// TestLatestTimeIsKept: a clock set back while the gateway was down, or before
+// another instance looked at it, is noticed; one that moved on is not.
+func TestLatestTimeIsKept(t *testing.T) {
+	for _, tt := range []struct {
+		ahead, back time.Duration
+		want        string
+	}{
+		{time.Minute, time.Minute - 1, "held [expiry/clock]"},
+		{time.Minute, 0, "executed []"},
+		{time.Second, time.Second, "held [expiry/clock]"},
+		{time.Second - 1, time.Second - 1, "executed []"},
+	} {
+		w := newWorld(t, "M9")
+		d := w.approved(w.action("pay", 1))
+		w.clock.add(tt.ahead)
+		w.pending(w.action("pay", 2)) // the time is seen
+		w.clock.add(-tt.back)
+		must(t, w.lab.Restart(ctx))
+		if got := w.answer(w.target, d); got != tt.want {
+			t.Errorf("%s ahead and %s back: %s, want %s", tt.ahead, tt.back, got, tt.want)
+		}
+	}
+	s := store.NewMemory()
+	newWorldOn(t, "M9-expiry", s).approved(api.Action{
+		Audience: "bank.example", Tool: "pay", Arguments: []byte(`{"supplier":"s-1","amount":1}`), Run: "r", Step: "s", Call: "c",
+	})
+	if rows, err := s.Find(ctx, "clock", ""); err != nil || len(rows) != 0 {
+		t.Errorf("a design that binds no time keeps one: %v, %v", rows, err)
 	}
 }

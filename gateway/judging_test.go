@@ -1,7 +1,14 @@
 package gateway
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"errors"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"countersign/gateway/api"
 	"countersign/modes"
@@ -74,5 +81,92 @@ func TestJudging(t *testing.T) {
 	}
 	if !only(refusals("once", "x", "seen", "y"), api.BindOnce, api.BindSeen) || only(refusals("once", "x", "call", "y"), api.BindOnce) {
 		t.Error("only does not say whether other bindings refuse")
+	}
+}
+
+// TestAnswer: what the provider says, in the words of an outcome or an error.
+func TestAnswer(t *testing.T) {
+	refused := func(code string) error { return &api.ProviderError{Status: 409, Code: code} }
+	for _, tt := range []struct {
+		res      api.ProviderResult
+		err      error
+		status   api.Status
+		refusals string
+		fails    error
+		words    string
+	}{
+		{api.ProviderResult{Status: 200}, nil, api.Executed, "", nil, ""},
+		{api.ProviderResult{Status: 200, Replayed: true}, nil, api.Absorbed, "", nil, ""},
+		{api.ProviderResult{Status: 400}, nil, "", "", api.ErrUnavailable, "made no effect"},
+		{api.ProviderResult{Status: 500, Replayed: true}, nil, "", "", api.ErrUnavailable, "made no effect"},
+		{api.ProviderResult{Status: 500}, api.ErrNoAnswer, "", "", api.ErrUnavailable, "may have been made"},
+		{api.ProviderResult{Replayed: true}, api.ErrNoAnswer, "", "", api.ErrUnavailable, "may have been made"},
+		{api.ProviderResult{}, api.ErrNotSent, "", "", api.ErrUnavailable, "cannot be reached"},
+		{api.ProviderResult{}, errors.New("anything else"), "", "", api.ErrUnavailable, "may have been made"},
+		{api.ProviderResult{}, refused("precondition"), api.Refused, "refs/precondition", nil, ""},
+		{api.ProviderResult{}, refused("key_reuse"), api.Refused, "idem/key_reuse", nil, ""},
+		{api.ProviderResult{}, refused("credential"), "", "", api.ErrInvalid, "credential"},
+	} {
+		o, err := new(Gateway).answer(tt.res, tt.err)
+		got := ""
+		for _, r := range o.Refusals {
+			got += string(r.Binding) + "/" + r.Code
+		}
+		if o.Status != tt.status || got != tt.refusals || !errors.Is(err, tt.fails) || err != nil && !strings.Contains(err.Error(), tt.words) {
+			t.Errorf("%+v, %v: %+v, %v", tt.res, tt.err, o, err)
+		}
+	}
+}
+
+// TestProofsAreRemembered for as long as they would be accepted, and not for ever.
+func TestProofsAreRemembered(t *testing.T) {
+	start := time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+	g := &Gateway{proofs: [2]map[string]bool{{}, {}}}
+	if g.hasSeenProof("p") || !g.markProof("p", start) {
+		t.Error("a fresh proof is not")
+	}
+	at := func(after time.Duration, want bool) {
+		t.Helper()
+		// Another proof lets the periods pass.
+		if !g.markProof(after.String(), start.Add(after)) {
+			t.Errorf("after %s, another proof is not fresh", after)
+		}
+		if got := g.hasSeenProof("p"); got != want {
+			t.Errorf("after %s, remembered: %v, want %v", after, got, want)
+		}
+		if want && g.markProof("p", start.Add(after)) {
+			t.Errorf("after %s it is fresh", after)
+		}
+	}
+	at(time.Second, true)
+	at(2*modes.ProofWindow, true)
+	at(2*modes.ProofWindow+time.Second, true) // the next period
+	at(4*modes.ProofWindow, true)
+	at(4*modes.ProofWindow+2*time.Second, false)
+}
+
+func TestThumbprint(t *testing.T) {
+	seed := make([]byte, 32)
+	seed[0] = 1
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(k any) []byte {
+		b, err := jose.JSONWebKey{Key: k}.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if thumbprint(text(&key.PublicKey)) == "" {
+		t.Error("a public key has none")
+	}
+	for name, k := range map[string][]byte{
+		"nothing": nil, "no JSON": []byte("x"), "no key": []byte("{}"), "a private key": text(key), "a secret": text(seed),
+	} {
+		if got := thumbprint(k); got != "" {
+			t.Errorf("%s has one: %s", name, got)
+		}
 	}
 }

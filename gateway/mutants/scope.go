@@ -22,7 +22,7 @@ var scope = []struct {
 	{"gateway/review.go", nil},
 	{"gateway/admin.go", nil},
 	{"gateway/gateway.go", []string{
-		"Gateway.authenticate", "Gateway.tool", "Gateway.gated", "Gateway.now", "Gateway.situate", "Gateway.read", "Gateway.body",
-		"Gateway.reach", "Gateway.hasSeen", "Gateway.hasSeenProof", "Gateway.markProof",
+		"Gateway.authenticate", "Gateway.tool", "Gateway.gated", "Gateway.now", "Gateway.keepTime", "Gateway.situate", "Gateway.read",
+		"Gateway.body", "Gateway.reach", "Gateway.hasSeen", "Gateway.hasSeenProof", "Gateway.markProof",
 	}},
 }
