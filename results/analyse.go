@@ -29,8 +29,8 @@ type Analysis struct {
 	// condition names.
 	WrongReasons []WrongReason `json:"wrong_reasons"`
 	Comparisons  []Comparison  `json:"comparisons"`
-	// Identical lists pairs of targets with the same outcome in every attack variant.
-	Identical [][2]string `json:"identical"`
+	// Identical lists groups of targets with the same outcome in every attack variant.
+	Identical [][]string `json:"identical"`
 	Warnings  []string    `json:"warnings"`
 }
 
@@ -209,7 +209,7 @@ func newCollector(c Catalogue) *collector {
 	k := &collector{
 		c: c,
 		a: &Analysis{Schema: Schema, Attacks: []AttackInfo{}, Rows: []Row{}, Disagreements: []Record{}, Errors: []Record{},
-			WrongReasons: []WrongReason{}, Comparisons: []Comparison{}, Identical: [][2]string{}, Warnings: []string{}},
+			WrongReasons: []WrongReason{}, Comparisons: []Comparison{}, Identical: [][]string{}, Warnings: []string{}},
 		targets: map[string]map[unit]*outcomes{}, pairs: map[string]map[unit]*outcomes{},
 		seen: map[string]struct{}{}, approvers: map[string]bool{}, known: map[string]bool{},
 	}
@@ -432,20 +432,26 @@ func (k *collector) signature(target string) (sig string, ok bool) {
 	return b.String(), ok
 }
 
-func (k *collector) identical() [][2]string {
-	pairs := [][2]string{}
-	for i, x := range k.a.Rows {
-		sx, ok := k.signature(x.Target.ID)
+func (k *collector) identical() [][]string {
+	var order []string
+	groups := map[string][]string{}
+	for _, r := range k.a.Rows {
+		sig, ok := k.signature(r.Target.ID)
 		if !ok {
 			continue
 		}
-		for _, y := range k.a.Rows[i+1:] {
-			if sy, ok := k.signature(y.Target.ID); ok && sx == sy {
-				pairs = append(pairs, [2]string{x.Target.ID, y.Target.ID})
-			}
+		if groups[sig] == nil {
+			order = append(order, sig)
+		}
+		groups[sig] = append(groups[sig], r.Target.ID)
+	}
+	out := [][]string{}
+	for _, sig := range order {
+		if len(groups[sig]) > 1 {
+			out = append(out, groups[sig])
 		}
 	}
-	return pairs
+	return out
 }
 
 func (k *collector) compare(f Family) error {

@@ -665,14 +665,14 @@ func TestIdenticalRows(t *testing.T) {
 	}
 	for _, c := range []struct {
 		a, b []Record
-		want [][2]string
+		want [][]string
 	}{
-		{row("M0", Executed, Refused), row("M9", Executed, Held), [][2]string{{"M0", "M9"}}},
-		{row("M0", Executed, Refused), row("M9", Refused, Executed), [][2]string{}},
-		{row("M0", Executed, Error), row("M9", Executed, Error), [][2]string{}},
-		{row("M0", Error, Executed), row("M9", Error, Executed), [][2]string{}},
-		{row("M0", Unimplemented, Unimplemented), row("M9", Unimplemented, Unimplemented), [][2]string{}},
-		{row("M0", Executed, Refused), row("M9", Executed, Refused)[:1], [][2]string{}},
+		{row("M0", Executed, Refused), row("M9", Executed, Held), [][]string{{"M0", "M9"}}},
+		{row("M0", Executed, Refused), row("M9", Refused, Executed), [][]string{}},
+		{row("M0", Executed, Error), row("M9", Executed, Error), [][]string{}},
+		{row("M0", Error, Executed), row("M9", Error, Executed), [][]string{}},
+		{row("M0", Unimplemented, Unimplemented), row("M9", Unimplemented, Unimplemented), [][]string{}},
+		{row("M0", Executed, Refused), row("M9", Executed, Refused)[:1], [][]string{}},
 	} {
 		a, err := Analyse(Sequence(append(c.a, c.b...)), catalogue(), Family{})
 		if err != nil || !reflect.DeepEqual(a.Identical, c.want) {

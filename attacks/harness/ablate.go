@@ -220,11 +220,12 @@ func (a Ablation) Run(ctx context.Context) (*AblationReport, error) {
 			r.Idle = append(r.Idle, b)
 		}
 	}
-	sufficient, wrong, err := s.sufficient(ctx, transversals(minimal(cuts)), open)
+	sufficient, wrong, unknown, err := s.sufficient(ctx, transversals(minimal(cuts)), open)
 	if err != nil {
 		return nil, fmt.Errorf("ablating %s: the sufficient sets: %w", a.ID, err)
 	}
 	r.Disagreements = append(r.Disagreements, wrong...)
+	r.Errors = append(r.Errors, unknown...)
 	for _, set := range sufficient {
 		r.Sufficient = append(r.Sufficient, s.list(set))
 	}
@@ -378,26 +379,68 @@ func (s *search) isDesign(ctx context.Context, sc *scenarios.Scenario, set subse
 	once := s.known[key]
 	if once == nil {
 		once = sync.OnceValues(func() (bool, error) {
-			for _, x := range []struct {
-				kind    results.Kind
-				variant attacks.Variant
-			}{{results.Honest, honest}, {results.Attack, undecidedCall}} {
-				r := s.try(ctx, set, trial{attack: HonestAttack, variant: x.variant, kind: x.kind, scenario: sc, seed: s.Seed})
-				switch r.Observed {
-				case results.Error, results.Unimplemented:
-					return false, undecided{fmt.Sprintf("the plain run with %s (%s): %s: %s", s.name(set), x.variant.Summary, r.Observed, r.Detail)}
-				}
-				if r.Observed != results.Completed && !r.Blocked() || x.kind == results.Honest && r.Observed != results.Completed {
-					return false, nil
-				}
+			p := Plan{Targets: []Target{s.target(set)}, Approver: s.Approver}
+			trials, why, err := p.noDesign(ctx, 0, sc, s.Seed)
+			s.mu.Lock()
+			s.trials += trials
+			s.mu.Unlock()
+			if err != nil {
+				err = undecided{fmt.Sprintf("with %s: %v", s.name(set), err)}
 			}
-			return true, nil
+			return why == "", err
 		})
 		s.known[key] = once
 	}
 	s.mu.Unlock()
 	return once()
 }
+
+// noDesign says why a target is no design in a scenario, or nothing. An error
+// means that it cannot be told.
+func (p Plan) noDesign(ctx context.Context, target int, sc *scenarios.Scenario, seed uint64) (trials int, why string, err error) {
+	try := func(v attacks.Variant, kind results.Kind) results.Record {
+		trials++
+		return p.perform(ctx, trial{target, HonestAttack, v, kind, sc, seed}, new(baselines)).record
+	}
+	r := try(honest, results.Honest)
+	switch r.Observed {
+	case results.Completed:
+	case results.Error, results.Unimplemented:
+		return trials, "", fmt.Errorf("the plain run of %s: %s: %s", sc.ID, r.Observed, r.Detail)
+	default:
+		return trials, fmt.Sprintf("the plain run of %s does not complete (%s: %s)", sc.ID, r.Observed, r.Detail), nil
+	}
+	r = try(undecidedCall, results.Attack)
+	switch {
+	case r.Blocked():
+		return trials, "", nil
+	case r.Observed == results.Executed:
+		return trials, fmt.Sprintf("it executes the call of %s although nobody has decided on it", sc.ID), nil
+	}
+	return trials, "", fmt.Errorf("the call of %s that nobody decided on: %s: %s", sc.ID, r.Observed, r.Detail)
+}
+
+// CheckDesign reports why a target of the plan is no design: somewhere its plain
+// run does not complete, or is executed although nobody has decided.
+func (p Plan) CheckDesign(ctx context.Context, id string) error {
+	i := slices.IndexFunc(p.Targets, func(t Target) bool { return t.ID == id })
+	if i < 0 || len(p.Seeds) == 0 {
+		return fmt.Errorf("checking %s: the plan has no such target or no seed", id)
+	}
+	for _, sc := range p.Scenarios {
+		_, why, err := p.noDesign(ctx, i, sc, p.Seeds[0])
+		switch {
+		case err != nil:
+			return fmt.Errorf("checking %s: %w", id, err)
+		case why != "":
+			return fmt.Errorf("%w: %s: %s", ErrNoDesign, id, why)
+		}
+	}
+	return nil
+}
+
+// ErrNoDesign: a set of bindings lets no honest call through, or everything.
+var ErrNoDesign = errors.New("this is no design")
 
 // essential reports whether the whole without one binding is a design in no
 // scenario.
@@ -589,8 +632,9 @@ func placeKey(family, variant, scenario string) string {
 
 // sufficient turns the smallest sets that meet every cut into designs that pass
 // the whole catalogue, by running it: every plain run and every twin completes,
-// and every attack is blocked that is not open in the whole design.
-func (s *search) sufficient(ctx context.Context, candidates []subset, open map[string]bool) (out []subset, wrong []AblationFinding, err error) {
+// and every attack is blocked that is not open in the whole design. What is not
+// blocked is wrong; what gave no answer is unknown.
+func (s *search) sufficient(ctx context.Context, candidates []subset, open map[string]bool) (out []subset, wrong, unknown []AblationFinding, err error) {
 	for _, c := range candidates {
 		designs, err := s.designs(c, func(set subset) (bool, error) {
 			for _, sc := range s.Scenarios {
@@ -602,7 +646,7 @@ func (s *search) sufficient(ctx context.Context, candidates []subset, open map[s
 			return len(failed) == 0, err
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		out = append(out, designs...)
 	}
@@ -610,14 +654,20 @@ func (s *search) sufficient(ctx context.Context, candidates []subset, open map[s
 	for _, set := range out {
 		failed, err := s.failures(ctx, set, results.Attack, open)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		for _, r := range failed {
-			wrong = append(wrong, AblationFinding{Attack: r.Attack, Variant: r.Variant, Scenario: r.Scenario,
-				Detail: fmt.Sprintf("the cuts say that it is blocked with %s, and it is %s", s.name(set), r.Observed)})
+			f := AblationFinding{Attack: r.Attack, Variant: r.Variant, Scenario: r.Scenario}
+			if r.Observed != results.Executed {
+				f.Detail = fmt.Sprintf("with %s: %s: %s", s.name(set), r.Observed, r.Detail)
+				unknown = append(unknown, f)
+				continue
+			}
+			f.Detail = fmt.Sprintf("the cuts say that it is blocked with %s, and it is executed", s.name(set))
+			wrong = append(wrong, f)
 		}
 	}
-	return out, wrong, nil
+	return out, wrong, unknown, nil
 }
 
 // failures runs the attacks or the twins of the catalogue with a set, and returns

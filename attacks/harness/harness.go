@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -104,41 +105,67 @@ func (p *Plan) Prepare(ctx context.Context) error {
 	return nil
 }
 
-func (p Plan) trials() (out []trial, skipped []results.Skip) {
-	for ti := range p.Targets {
-		for _, sc := range p.Scenarios {
+// each yields the trials in the order of the plan: by target, then by seed, so
+// that nothing has to be remembered for longer than that.
+func (p Plan) each() iter.Seq[trial] {
+	applicable := p.applicable()
+	return func(yield func(trial) bool) {
+		for ti := range p.Targets {
 			for _, seed := range p.Seeds {
-				out = append(out, trial{ti, HonestAttack, honest, results.Honest, sc, seed})
-			}
-		}
-		for _, f := range p.Families {
-			for _, x := range []struct {
-				kind     results.Kind
-				variants []attacks.Variant
-			}{{results.Attack, f.Variants}, {results.Twin, f.Twins}} {
-				for _, v := range x.variants {
-					for _, sc := range p.Scenarios {
-						if why := v.NotApplicable(sc); why != "" {
-							if ti == 0 {
-								skipped = append(skipped, results.Skip{Attack: f.ID, Variant: v.Name, Scenario: sc.ID, Reason: why})
-							}
-							continue
-						}
-						for _, seed := range p.Seeds {
-							out = append(out, trial{ti, f.ID, v, x.kind, sc, seed})
-						}
+				for _, sc := range p.Scenarios {
+					if !yield(trial{ti, HonestAttack, honest, results.Honest, sc, seed}) {
+						return
+					}
+				}
+				for _, t := range applicable {
+					t.target, t.seed = ti, seed
+					if !yield(t) {
+						return
 					}
 				}
 			}
 		}
 	}
-	return out, skipped
+}
+
+// applicable lists what is tried against each target with each seed.
+func (p Plan) applicable() (out []trial) {
+	p.pairs(func(attack string, kind results.Kind, v attacks.Variant, sc *scenarios.Scenario) {
+		if v.NotApplicable(sc) == "" {
+			out = append(out, trial{attack: attack, variant: v, kind: kind, scenario: sc})
+		}
+	})
+	return out
+}
+
+// skipped lists what makes no sense, with the reasons.
+func (p Plan) skipped() (out []results.Skip) {
+	p.pairs(func(attack string, _ results.Kind, v attacks.Variant, sc *scenarios.Scenario) {
+		if why := v.NotApplicable(sc); why != "" {
+			out = append(out, results.Skip{Attack: attack, Variant: v.Name, Scenario: sc.ID, Reason: why})
+		}
+	})
+	return out
+}
+
+func (p Plan) pairs(f func(attack string, kind results.Kind, v attacks.Variant, sc *scenarios.Scenario)) {
+	for _, fam := range p.Families {
+		for _, x := range []struct {
+			kind     results.Kind
+			variants []attacks.Variant
+		}{{results.Attack, fam.Variants}, {results.Twin, fam.Twins}} {
+			for _, v := range x.variants {
+				for _, sc := range p.Scenarios {
+					f(fam.ID, x.kind, v, sc)
+				}
+			}
+		}
+	}
 }
 
 // Total is the number of trials.
 func (p Plan) Total() int {
-	t, _ := p.trials()
-	return len(t)
+	return len(p.Targets) * len(p.Seeds) * (len(p.Scenarios) + len(p.applicable()))
 }
 
 // Catalogue describes the plan for the results.
@@ -167,7 +194,7 @@ func (p Plan) Catalogue() results.Catalogue {
 	for _, s := range p.Scenarios {
 		c.Scenarios = append(c.Scenarios, describeScenario(s))
 	}
-	_, c.NotApplicable = p.trials()
+	c.NotApplicable = p.skipped()
 	return c
 }
 
@@ -208,7 +235,7 @@ func names(bs []api.Binding) []string {
 // plan. It stops at the first error of emit and when ctx ends; trials that fail
 // are records, not errors.
 func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
-	trials, _ := p.trials()
+	total := p.Total()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type job struct {
@@ -229,7 +256,7 @@ func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
 	go func() {
 		defer close(order)
 		defer close(work)
-		for _, t := range trials {
+		for t := range p.each() {
 			j := job{t, make(chan made, 1)}
 			select {
 			case order <- j:
@@ -264,7 +291,7 @@ func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
 		}
 		done++
 		if p.Progress != nil {
-			p.Progress(done, len(trials))
+			p.Progress(done, total)
 		}
 	}
 	workers.Wait()
@@ -306,26 +333,47 @@ func (p Plan) perform(ctx context.Context, t trial, b *baselines) made {
 }
 
 // baselines keeps which kinds of reasons a target's plain run has: a design that
-// shows a summary always hides something, and that alone fails no twin.
+// shows a summary always hides something, and that alone fails no twin. Only the
+// newest groups of trials are kept; what was dropped is measured again.
 type baselines struct {
-	mu    sync.Mutex
-	kinds map[string]func() map[referee.Kind]bool
+	mu     sync.Mutex
+	groups []baselineGroup
+}
+
+// A baselineGroup holds the plain runs of one target with one seed, by scenario.
+type baselineGroup struct {
+	target int
+	seed   uint64
+	kinds  map[string]func() map[referee.Kind]bool
+}
+
+const keptBaselines = 4
+
+func (b *baselines) group(target int, seed uint64) baselineGroup {
+	for _, g := range b.groups {
+		if g.target == target && g.seed == seed {
+			return g
+		}
+	}
+	g := baselineGroup{target, seed, map[string]func() map[referee.Kind]bool{}}
+	b.groups = append(b.groups, g)
+	if len(b.groups) > keptBaselines {
+		b.groups = slices.Delete(b.groups, 0, 1)
+	}
+	return g
 }
 
 func (p Plan) baseline(ctx context.Context, t trial, b *baselines) map[referee.Kind]bool {
-	key := fmt.Sprintf("%d/%s/%d", t.target, t.scenario.ID, t.seed)
 	b.mu.Lock()
-	if b.kinds == nil {
-		b.kinds = map[string]func() map[referee.Kind]bool{}
-	}
-	once := b.kinds[key]
+	g := b.group(t.target, t.seed)
+	once := g.kinds[t.scenario.ID]
 	if once == nil {
 		once = sync.OnceValue(func() map[referee.Kind]bool {
 			plain := t
 			plain.attack, plain.variant, plain.kind = HonestAttack, honest, results.Honest
 			return p.play(ctx, p.Targets[t.target], plain).judge().kinds()
 		})
-		b.kinds[key] = once
+		g.kinds[t.scenario.ID] = once
 	}
 	b.mu.Unlock()
 	return once()

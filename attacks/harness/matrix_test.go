@@ -109,8 +109,8 @@ func TestMatrix(t *testing.T) {
 	for _, w := range a.WrongReasons {
 		t.Errorf("blocked for another reason than %q: %s", w.Condition, describe(w.Record))
 	}
-	for _, pair := range a.Identical {
-		t.Errorf("%s and %s have the same outcome in every variant", pair[0], pair[1])
+	for _, group := range a.Identical {
+		t.Errorf("%v have the same outcome in every variant", group)
 	}
 	if code := results.ExitCode(a); code != 0 {
 		t.Errorf("the exit code is %d", code)

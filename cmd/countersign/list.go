@@ -39,6 +39,7 @@ type modeRow struct {
 
 func newModes() *cobra.Command {
 	var l listing
+	var c composing
 	cmd := &cobra.Command{
 		Use:   "modes [MODE…]",
 		Short: "List the approval designs and their bindings",
@@ -47,14 +48,19 @@ its approval travels, and which bindings it checks. It also describes ablations,
 such as M9-args, the reference design without the binding args.`,
 		Example: `  countersign modes
   countersign modes M9-args-once
+  countersign modes --compose mine=record,args,once mine-once
   countersign modes --markdown    the grid of modes and bindings`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all := modes.All()
+			all, _, err := c.table()
+			if err != nil {
+				return err
+			}
+			table := all
 			if len(args) > 0 {
 				all = nil
 			}
 			for _, id := range args {
-				m, err := modes.Get(id)
+				m, err := table.Get(id)
 				if err != nil {
 					return hint(err, "countersign modes lists them with their bindings")
 				}
@@ -75,6 +81,7 @@ such as M9-args, the reference design without the binding args.`,
 		},
 	}
 	l.flags(cmd)
+	c.flags(cmd)
 	return cmd
 }
 

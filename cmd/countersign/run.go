@@ -42,6 +42,8 @@ type runOptions struct {
 	parallel                  int
 	out                       string
 	quiet, events             bool
+	composing
+	ablating
 }
 
 func newRun() *cobra.Command {
@@ -57,10 +59,18 @@ The same selection and seed give a byte-identical records.jsonl, whatever
 --parallel is. Scripts are deterministic: further seeds vary the values of a
 scenario and are no further evidence about a design.
 
+With --ablate the modes are a design and the same without each of its bindings.
+Then the smallest groups of bindings whose loss lets an attack through are found
+by trials, for every variant in every scenario, compared with those that the
+stopping conditions predict, and kept as ablation.json; so are the smallest
+designs that still block everything. A binding in no such group is an error.
+
 An interrupted run stays in a hidden folder beside its place, marked as failed.`,
 		Example: `  countersign run
   countersign run --modes M8,M9 --attacks AB1,AB4/presented_twice --scenarios payments
   countersign run --modes M9-args,M9-record-signed-attest    ablations of M9
+  countersign run --ablate M9                                what each binding of M9 is for
+  countersign run --modes M9 --compose mine=record,args,once,mediated
   countersign run --seeds 3 --out results/runs/three
   RUN=$(countersign run --quiet) && countersign analyze "$RUN" --csv`,
 		Args: cobra.NoArgs,
@@ -79,6 +89,8 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
 	f.StringVar(&o.out, "out", "", "folder of the run, which must not exist (default results/runs/<id>)")
 	f.BoolVar(&o.events, "events", false, "keep what each trial left behind, a file for each, from which countersign referee judges again")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the run folder and nothing else")
+	o.composing.flags(cmd)
+	o.ablating.flags(cmd)
 	return cmd
 }
 
@@ -109,6 +121,12 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	}
 	err = plan.Run(ctx, w.Append)
 	done()
+	var ablation *harness.AblationReport
+	if err == nil && o.ablate != "" {
+		if ablation, err = o.ablating.run(ctx, cmd, o, plan); err == nil {
+			err = writeAblation(w, ablation)
+		}
+	}
 	if err == nil {
 		err = w.Finish()
 	} else if ctx.Err() != nil {
@@ -116,6 +134,9 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	}
 	if err != nil {
 		return hint(w.Abort(err), "an unfinished run is not a result; delete the folder or keep it for diagnosis")
+	}
+	if ablation != nil {
+		return o.ablating.report(cmd.OutOrStdout(), o, ablation)
 	}
 	return report(cmd.OutOrStdout(), o.out, o.quiet)
 }
@@ -143,14 +164,13 @@ func (o runOptions) plan(ctx context.Context) (harness.Plan, error) {
 		return none, fmt.Errorf("there is no approver %q; the approvers are %s", o.approver, strings.Join(approvers(), ", "))
 	}
 	p.Approver = approver
-	for _, id := range o.modes {
-		m, err := modes.Get(id)
-		if err != nil {
-			return none, hint(err, "countersign modes lists them with their bindings")
-		}
+	chosen, composed, err := o.choose()
+	if err != nil {
+		return none, err
+	}
+	for _, m := range chosen {
 		p.Targets = append(p.Targets, harness.Target{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Deploy: lab.Deploy(m)})
 	}
-	var err error
 	if p.Families, err = selectFamilies(o.attacks); err != nil {
 		return none, err
 	}
@@ -158,6 +178,9 @@ func (o runOptions) plan(ctx context.Context) (harness.Plan, error) {
 		return none, err
 	}
 	if err := p.Prepare(ctx); err != nil {
+		return none, err
+	}
+	if err := o.checkDesigns(ctx, &p, composed); err != nil {
 		return none, err
 	}
 	if honest := len(p.Targets) * len(p.Scenarios) * len(p.Seeds); p.Total() == honest {

@@ -379,8 +379,8 @@ func totals(a *results.Analysis) Table {
 
 func remarks(a *results.Analysis) []string {
 	var notes []string
-	for _, p := range a.Identical {
-		notes = append(notes, fmt.Sprintf("%s and %s have the same outcome in every attack variant.", p[0], p[1]))
+	for _, group := range a.Identical {
+		notes = append(notes, strings.Join(group, ", ")+" have the same outcome in every attack variant.")
 	}
 	for _, w := range a.Warnings {
 		notes = append(notes, "Warning: "+w+".")
