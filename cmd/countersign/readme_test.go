@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"countersign/attacks"
+	"countersign/modes"
+	"countersign/results"
+)
+
+// TestReadme: the session and the table in the README are what the commands print
+// and what the reference baseline counts. With -update they are written.
+func TestReadme(t *testing.T) {
+	path := filepath.Join("..", "..", "README.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := results.ParseBaseline(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(text)
+	for name, generate := range map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults} {
+		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:begin[^>]*-->\n).*?(<!-- ` + name + `:end -->)`)
+		if len(block.FindAllString(want, -1)) != 1 {
+			t.Fatalf("README.md has no block %q, or several", name)
+		}
+		parts := block.FindStringSubmatchIndex(want)
+		want = want[:parts[3]] + generate(t, b) + want[parts[4]:]
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("README.md is out of date (write it with go test ./cmd/countersign -run Readme -update):\n%s", diff)
+	}
+}
+
+// readmeSession shows three commands and the end of what each prints.
+func readmeSession(t *testing.T, b *results.Baseline) string {
+	trials := 0
+	for _, e := range b.Entries {
+		for _, n := range e.Observed {
+			trials += n
+		}
+	}
+	const story = "explain M7 AB4/presented_twice_in_a_row"
+	code, told, stderr := command(t, t.Context(), strings.Fields(story)...)
+	if code != 0 {
+		t.Fatalf("%s: exit code %d: %s", story, code, stderr)
+	}
+	const heading = "WHAT CAME OF IT"
+	lines := strings.Split(told, "\n")
+	at := slices.Index(lines, heading)
+	if at < 0 || at+3 > len(lines) {
+		t.Fatalf("%s does not say what came of it: %s", story, told)
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "```\n$ git clone URL countersign && cd countersign && ./run.sh | grep Disagreements\n")
+	fmt.Fprintf(&s, "Disagreements between prediction and measurement: 0 of %d trials\n", trials)
+	fmt.Fprintf(&s, "$ bin/countersign check --baseline results/reference/baseline.json | tail -n 1\n")
+	fmt.Fprintf(&s, "Against the baseline: 0 regressions, 0 improvements, 0 changed, 0 new, 0 missing, %d the same; 0 with errors.\n", len(b.Entries))
+	fmt.Fprintf(&s, "$ bin/countersign %s | grep -A 2 \"%s\"\n", story, heading)
+	fmt.Fprintf(&s, "%s\n```\n", strings.Join(lines[at:at+3], "\n"))
+	return s.String()
+}
+
+// readmeResults counts, as the matrix does, the variants that made an unauthorised
+// effect in at least one scenario, and the twins that completed in all.
+func readmeResults(t *testing.T, b *results.Baseline) string {
+	type cell struct{ done, of int }
+	cells := map[[2]string]cell{}
+	for _, e := range b.Entries {
+		key, done := [2]string{e.Target, e.Attack}, e.Observed[results.Executed] > 0
+		switch e.Kind {
+		case results.Honest:
+			continue
+		case results.Twin:
+			key[1], done = "benign", len(e.Observed) == 1 && e.Observed[results.Completed] > 0
+		}
+		c := cells[key]
+		c.of++
+		if done {
+			c.done++
+		}
+		cells[key] = c
+	}
+	var s strings.Builder
+	columns := []string{}
+	var titles []string
+	for _, f := range attacks.All() {
+		columns = append(columns, f.ID)
+		titles = append(titles, f.ID+" "+f.Title)
+	}
+	columns = append(columns, "benign")
+	fmt.Fprintf(&s, "| | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)+1))
+	for _, m := range modes.All() {
+		fmt.Fprintf(&s, "| **%s** %s |", m.ID, m.Name)
+		for _, c := range columns {
+			n := cells[[2]string{m.ID, c}]
+			if n.of == 0 {
+				t.Errorf("the baseline has nothing for %s and %s", m.ID, c)
+			}
+			fmt.Fprintf(&s, " %d/%d |", n.done, n.of)
+		}
+		s.WriteString("\n")
+	}
+	fmt.Fprintf(&s, "\n%s.\n", strings.Join(titles, ", "))
+	return s.String()
+}
