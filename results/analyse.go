@@ -31,7 +31,7 @@ type Analysis struct {
 	Comparisons  []Comparison  `json:"comparisons"`
 	// Identical lists groups of targets with the same outcome in every attack variant.
 	Identical [][]string `json:"identical"`
-	Warnings  []string    `json:"warnings"`
+	Warnings  []string   `json:"warnings"`
 }
 
 // A Row is one target.
