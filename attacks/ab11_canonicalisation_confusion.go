@@ -241,6 +241,10 @@ var _ = family(Family{
 			scenarios.RoleText, reads("struct", "unchecked"), func(s *Stage, a Arguments) []byte {
 				return append(hostile(s, scenarios.RoleText)(a).Text(), a.Text()...)
 			}),
+		leniently("lone_surrogate_in_the_queue", "the text is changed and ends in half of a surrogate pair, for which every reader puts something else",
+			`\ud800\u0041`, "RFC 8259 section 8.2"),
+		leniently("byte_that_is_no_utf8_in_the_queue", "the text is changed and ends in a byte that is no UTF-8, for which every reader puts something else",
+			"\xff", "RFC 8259 section 8.1"),
 		{
 			Name:    "nesting_too_deep_for_the_gate_in_the_queue",
 			Summary: "the text is changed behind a member, ignored by the service, that is nested deeper than the gate reads; the gate survives it, and the call as approved goes through",
@@ -366,6 +370,17 @@ func unreadable(name, summary string, role scenarios.Role, unless func(*scenario
 			s.Dispatch(m.With(func(d *api.Dispatch) { d.Action.Arguments = write(s, c.Args()) }))
 		},
 	}
+}
+
+// leniently appends to the hostile text what may not stand in JSON and what lenient
+// decoders replace by U+FFFD, with or without what follows it.
+func leniently(name, summary, illegal, reference string) Variant {
+	v := unreadable(name, summary, scenarios.RoleText, nil, func(s *Stage, a Arguments) []byte {
+		value := quoted(textOf(s.Scenario.Hostile(scenarios.RoleText)))
+		return a.With(s.Field(scenarios.RoleText), append(value[:len(value)-1], illegal+`"`...)).Text()
+	}, "incident 65", reference)
+	v.Stopped, v.Needs = stopped("args | strict"), []scenarios.Role{scenarios.RoleText}
+	return v
 }
 
 // written puts the hostile quantity into a text.

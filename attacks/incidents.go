@@ -126,7 +126,7 @@ var incidents = []Incident{
 	{Number: 62, Title: "a standing approval has no scope and no end"},
 	{Number: 63, Title: "a canonicaliser swallows a broken member without an error"},
 	{Number: 64, Title: "a canonicaliser accepts numbers and words that are no JSON"},
-	{Number: 65, Title: "different lone surrogates become the same character", Tests: []string{"TestFieldIncidents"}},
+	{Number: 65, Title: "different lone surrogates become the same character"},
 	{Number: 66, Title: "two integers beyond double precision have one canonical form"},
 	{Number: 67, Title: "a decoder matches members whatever their case, and the last one wins"},
 	{Number: 72, Title: "an origin is reduced to its host, so that scheme and port do not count"},
