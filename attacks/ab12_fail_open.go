@@ -44,6 +44,12 @@ var _ = family(Family{
 			"closed | expiry | sender"),
 		lost("approval_store_lost_between_check_and_consume", "the approval store stops answering after the checks and before the consumption",
 			api.StepChecked, api.DepStore, "closed | once | idem | online"),
+		broken("policy_check_panics_at_dispatch", "the client of the policy service panics inside the check",
+			api.DepPolicy, api.FaultPanic, "closed | online"),
+		broken("consumption_written_and_answered_with_an_error", "the store takes the row of the consumption and says that it did not",
+			api.DepStore, api.FaultPartial, "once | idem"),
+		broken("audit_line_written_and_answered_with_an_error", "the audit log takes the line and says that it did not",
+			api.DepAudit, api.FaultPartial, "closed"),
 	},
 	Twins: []Variant{{
 		Name:    "decided_again_after_the_store_came_back",
@@ -100,6 +106,11 @@ var _ = family(Family{
 })
 
 func outage(name, summary string, dep api.Dependency, condition string) Variant {
+	return broken(name, summary, dep, api.FaultDown, condition)
+}
+
+// broken has a dependency fail in a certain way when the call is dispatched.
+func broken(name, summary string, dep api.Dependency, f api.Fault, condition string) Variant {
 	uses := UseFault
 	if dep == api.DepClock {
 		uses = UseClock
@@ -110,7 +121,7 @@ func outage(name, summary string, dep api.Dependency, condition string) Variant 
 		Run: func(s *Stage) {
 			m := s.Ask(s.Call(0))
 			s.Tamper()
-			s.Down(dep)
+			s.Break(dep, f)
 			s.Dispatch(m)
 		},
 	}

@@ -237,6 +237,12 @@ func changeText(kind referee.ChangeKind, subject, value string) string {
 	case referee.CredentialRemoved:
 		return "removes the passkeys of " + subject
 	case referee.DependencyDown:
+		switch api.Fault(value) {
+		case api.FaultPanic:
+			return "has the client of the " + subject + " panic"
+		case api.FaultPartial:
+			return "has the " + subject + " take what is written and answer with an error"
+		}
 		return "makes the " + subject + " fail"
 	case referee.DependencyUp:
 		return "lets the " + subject + " work again"

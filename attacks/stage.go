@@ -744,23 +744,24 @@ func (s *Stage) ClockBack(d time.Duration) {
 }
 
 // Down makes a dependency fail; Up makes it work again.
-func (s *Stage) Down(dep api.Dependency) { s.fault(dep, true) }
+func (s *Stage) Down(dep api.Dependency) { s.Break(dep, api.FaultDown) }
 
 // Up makes a dependency work again.
-func (s *Stage) Up(dep api.Dependency) { s.fault(dep, false) }
+func (s *Stage) Up(dep api.Dependency) { s.Break(dep, api.FaultNone) }
 
-func (s *Stage) fault(dep api.Dependency, down bool) {
+// Break makes a dependency fail in a certain way.
+func (s *Stage) Break(dep api.Dependency, f api.Fault) {
 	if dep == api.DepClock {
-		s.clock.missing = down
+		s.clock.missing = f != api.FaultNone
 	} else {
 		s.needLab("an outage of the " + string(dep))
-		s.lab.Fault(dep, down)
+		s.lab.Fault(dep, f)
 	}
 	kind := referee.DependencyUp
-	if down {
+	if f != api.FaultNone {
 		kind = referee.DependencyDown
 	}
-	s.change(kind, string(dep), "")
+	s.change(kind, string(dep), string(f))
 }
 
 func (s *Stage) change(kind referee.ChangeKind, subject, value string) {

@@ -164,9 +164,9 @@ func TestAuditSaysWhatHappened(t *testing.T) {
 func TestOutcomeNotLogged(t *testing.T) {
 	w := newWorld(t, "M9")
 	d := w.approved(w.action("pay", 1))
-	w.lab.At(api.StepSent, func(context.Context) error { w.lab.Fault(api.DepAudit, true); return nil })
+	w.lab.At(api.StepSent, func(context.Context) error { w.lab.Fault(api.DepAudit, api.FaultDown); return nil })
 	w.expect("log lost after the effect", d, api.Executed, "closed/unavailable", 1)
-	w.lab.Fault(api.DepAudit, false)
+	w.lab.Fault(api.DepAudit, api.FaultNone)
 	last := w.entries()[len(w.entries())-1]
 	if last.Event != "dispatch" || last.ArgsDigest == "" {
 		t.Errorf("the last entry is %+v", last)

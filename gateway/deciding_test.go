@@ -133,7 +133,7 @@ func TestAuditKey(t *testing.T) {
 func TestLogFails(t *testing.T) {
 	w := newWorld(t, "M9-closed")
 	d := w.approved(w.action("pay", 1))
-	w.lab.At(api.StepSent, func(context.Context) error { w.lab.Fault(api.DepAudit, true); return nil })
+	w.lab.At(api.StepSent, func(context.Context) error { w.lab.Fault(api.DepAudit, api.FaultDown); return nil })
 	w.expect("lost after the effect, not closed", d, api.Executed, "", 1)
 	if err := w.decide(w.pending(w.action("pay", 2)), "approver-p", api.Approve); err != nil {
 		t.Errorf("a decision, not closed: %v", err)
@@ -142,8 +142,8 @@ func TestLogFails(t *testing.T) {
 	w = newWorld(t, "M9")
 	d = w.approved(w.action("pay", 1))
 	w.lab.At(api.StepChecked, func(context.Context) error {
-		w.lab.Fault(api.DepAudit, true)
-		w.lab.Fault(api.DepPolicy, true)
+		w.lab.Fault(api.DepAudit, api.FaultDown)
+		w.lab.Fault(api.DepPolicy, api.FaultDown)
 		return nil
 	})
 	w.expect("lost before the effect", d, api.Held, "closed/unavailable", 0)
@@ -192,7 +192,7 @@ func TestIdemWithoutOnce(t *testing.T) {
 	for mode, want := range map[string]string{"M9-once-closed": "idem/unavailable", "M9-closed": "once/unavailable"} {
 		w := newWorld(t, mode)
 		d := w.approved(w.action("wire", 1))
-		w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepStore, true); return nil })
+		w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepStore, api.FaultDown); return nil })
 		w.expect(mode+", store lost before the spend", d, api.Held, want, 0)
 	}
 }
@@ -520,9 +520,9 @@ func TestAdminIsLogged(t *testing.T) {
 		w := newWorld(t, mode)
 		a := w.action("pay", 1)
 		d := w.approved(a)
-		w.lab.Fault(api.DepAudit, true)
+		w.lab.Fault(api.DepAudit, api.FaultDown)
 		err := w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-a"})
-		w.lab.Fault(api.DepAudit, false)
+		w.lab.Fault(api.DepAudit, api.FaultNone)
 		if errors.Is(err, api.ErrUnavailable) != closed {
 			t.Errorf("%s: %v", mode, err)
 		}

@@ -270,12 +270,12 @@ func TestDecide(t *testing.T) {
 		}, "attest/credential"},
 		{"no audit", func(w *world, id string) error {
 			a := w.assertion(id, "approver-p")
-			w.lab.Fault(api.DepAudit, true)
+			w.lab.Fault(api.DepAudit, api.FaultDown)
 			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: a})
 		}, "closed/unavailable"},
 		{"no store", func(w *world, id string) error {
 			a := w.assertion(id, "approver-p")
-			w.lab.Fault(api.DepStore, true)
+			w.lab.Fault(api.DepStore, api.FaultDown)
 			return w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Approve, Assertion: a})
 		}, "unavailable"},
 	}
@@ -288,8 +288,8 @@ func TestDecide(t *testing.T) {
 			if got := refusedBy(err); got != tt.want && !strings.Contains(got, tt.want) {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
-			w.lab.Fault(api.DepAudit, false)
-			w.lab.Fault(api.DepStore, false)
+			w.lab.Fault(api.DepAudit, api.FaultNone)
+			w.lab.Fault(api.DepStore, api.FaultNone)
 			st, serr := w.target.Status(ctx, auth("agent-a"), id)
 			must(t, serr)
 			if err != nil && st.Decided {
@@ -445,7 +445,7 @@ func TestDependenciesDown(t *testing.T) {
 		w := newWorld(t, "M9")
 		d := w.approved(w.action("pay", 1))
 		down := func(is bool) {
-			w.lab.Fault(dep, is)
+			w.lab.Fault(dep, map[bool]api.Fault{true: api.FaultDown}[is])
 			if dep == api.DepClock {
 				w.clock.stop(is)
 			}

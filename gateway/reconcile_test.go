@@ -337,9 +337,9 @@ func TestReask(t *testing.T) {
 func TestFailsAfterTheSpend(t *testing.T) {
 	w := newWorld(t, "M9")
 	d := w.approved(w.action("wire", 1))
-	w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepPolicy, true); return nil })
+	w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepPolicy, api.FaultDown); return nil })
 	w.expect("policy lost after the checks", d, api.Held, "closed/unavailable", 0)
-	w.lab.Fault(api.DepPolicy, false)
+	w.lab.Fault(api.DepPolicy, api.FaultNone)
 	w.clock.add(gateway.SendLease)
 	w.expect("policy back", d, api.Executed, "", 1)
 }

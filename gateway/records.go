@@ -332,11 +332,22 @@ func (r registry) Credential(ctx context.Context, id []byte) (passkey.Credential
 const firstPolicy = "policy-1"
 
 func (r registry) policy(ctx context.Context) (modes.Policy, error) {
-	p, _, err := get[modes.Policy](ctx, r.s, kindPolicy, "current")
+	p, _, err := unbroken(func() (modes.Policy, store.Row, error) { return get[modes.Policy](ctx, r.s, kindPolicy, "current") })
 	if errors.Is(err, api.ErrNotFound) {
 		return modes.Policy{Version: firstPolicy}, nil
 	}
 	return p, err
+}
+
+// unbroken turns a panic in a client into an answer that did not come, so that the
+// design decides what that means.
+func unbroken[T any](ask func() (T, store.Row, error)) (v T, row store.Row, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", api.ErrUnavailable, r)
+		}
+	}()
+	return ask()
 }
 
 func (r registry) changePolicy(ctx context.Context, change func(*modes.Policy)) error {

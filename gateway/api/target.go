@@ -92,12 +92,22 @@ const (
 	StepSent     Step = "sent"     // the provider was called, nothing is recorded
 )
 
+// A Fault is the way in which a dependency fails.
+type Fault string
+
+const (
+	FaultNone    Fault = ""        // it works
+	FaultDown    Fault = "down"    // every call is answered with an error and does nothing
+	FaultPanic   Fault = "panic"   // every call breaks down inside the client's code
+	FaultPartial Fault = "partial" // a write is made and answered with an error; reads work
+)
+
 // A Lab moves the world around a built-in target: faults, crashes and the order
 // of concurrent work. It never reaches into a decision. Methods are called from
 // one goroutine at a time.
 type Lab interface {
-	// Fault makes a dependency fail, or work again.
-	Fault(dep Dependency, down bool)
+	// Fault makes a dependency fail in some way, or work again.
+	Fault(dep Dependency, f Fault)
 	// Restart replaces the process: what was in memory only is lost, the store
 	// is kept.
 	Restart(ctx context.Context) error

@@ -42,7 +42,7 @@ func deploy(ctx context.Context, m modes.Mode, d api.Deployment, s store.Store) 
 	if err != nil {
 		return api.Bench{}, err
 	}
-	l := &lab{faults: &faults{down: map[api.Dependency]bool{}}, hooks: map[api.Step]func(context.Context) error{}}
+	l := &lab{faults: &faults{as: map[api.Dependency]api.Fault{}}, hooks: map[api.Step]func(context.Context) error{}}
 	l.config = gateway.Config{
 		Mode: m, Deployment: d, Keys: keys, Version: Version, Reach: l.reach,
 		Approvals: faultyStore{s, func(string) api.Dependency { return api.DepStore }, l.faults},
@@ -74,7 +74,7 @@ type lab struct {
 
 var _ api.Lab = (*lab)(nil)
 
-func (l *lab) Fault(dep api.Dependency, down bool) { l.faults.set(dep, down) }
+func (l *lab) Fault(dep api.Dependency, f api.Fault) { l.faults.set(dep, f) }
 
 func (l *lab) Restart(ctx context.Context) error {
 	g, err := gateway.New(ctx, l.config)
@@ -146,27 +146,43 @@ func (l *lab) Race(ctx context.Context, order []int, work func(ctx context.Conte
 	}
 }
 
-// faults says which dependencies are down.
+// faults says how each dependency fails.
 type faults struct {
-	mu   sync.Mutex
-	down map[api.Dependency]bool
+	mu sync.Mutex
+	as map[api.Dependency]api.Fault
 }
 
-func (f *faults) set(dep api.Dependency, down bool) {
+func (f *faults) set(dep api.Dependency, fault api.Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.down[dep] = down
+	f.as[dep] = fault
 }
 
-var errDown = errors.New("the dependency is down")
+func (f *faults) of(dep api.Dependency) api.Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.as[dep]
+}
 
+var errFault = errors.New("the dependency fails")
+
+// check is asked before a call. It lets through what is only answered wrongly.
 func (f *faults) check(dep api.Dependency) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.down[dep] {
-		return fmt.Errorf("%s: %w", dep, errDown)
+	switch f.of(dep) {
+	case api.FaultDown:
+		return fmt.Errorf("%s: %w", dep, errFault)
+	case api.FaultPanic:
+		panic(fmt.Sprintf("%s: the client broke down", dep))
 	}
 	return nil
+}
+
+// answer is asked after a write.
+func (f *faults) answer(dep api.Dependency, err error) error {
+	if err == nil && f.of(dep) == api.FaultPartial {
+		return fmt.Errorf("%s: %w after the write", dep, errFault)
+	}
+	return err
 }
 
 // faultyStore fails the rows of a dependency while it is down.
@@ -180,14 +196,16 @@ func (f faultyStore) Create(ctx context.Context, r store.Row) (store.Row, error)
 	if err := f.faults.check(f.dep(r.Kind)); err != nil {
 		return store.Row{}, err
 	}
-	return f.s.Create(ctx, r)
+	row, err := f.s.Create(ctx, r)
+	return row, f.faults.answer(f.dep(r.Kind), err)
 }
 
 func (f faultyStore) Update(ctx context.Context, r store.Row) (store.Row, error) {
 	if err := f.faults.check(f.dep(r.Kind)); err != nil {
 		return store.Row{}, err
 	}
-	return f.s.Update(ctx, r)
+	row, err := f.s.Update(ctx, r)
+	return row, f.faults.answer(f.dep(r.Kind), err)
 }
 
 func (f faultyStore) Get(ctx context.Context, kind, id string) (store.Row, error) {
@@ -222,5 +240,6 @@ func (f faultyLog) Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry
 	if err := f.faults.check(api.DepAudit); err != nil {
 		return api.AuditEntry{}, err
 	}
-	return f.Log.Append(ctx, e)
+	logged, err := f.Log.Append(ctx, e)
+	return logged, f.faults.answer(api.DepAudit, err)
 }

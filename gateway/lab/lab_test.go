@@ -198,19 +198,34 @@ func TestFault(t *testing.T) {
 	for _, dep := range []api.Dependency{api.DepStore, api.DepPolicy, api.DepAudit} {
 		w := deploy(t, "M8")
 		d := w.approved(t)
-		w.Lab.Fault(dep, true)
+		w.Lab.Fault(dep, api.FaultDown)
 		if status, err := dispatch(ctx, w.Target, d); status == api.Executed || err == nil && status == "" || len(w.prov.Ledger()) != 0 {
 			t.Errorf("%s down: %s, %v", dep, status, err)
 		}
-		w.Lab.Fault(dep, false)
+		w.Lab.Fault(dep, api.FaultNone)
 		if status, err := dispatch(ctx, w.Target, d); err != nil || status != api.Executed {
 			t.Errorf("%s up again: %s, %v", dep, status, err)
 		}
 	}
-	// What a design does not look at does not stop it.
-	w := deploy(t, "M3")
+	// A panic is an answer that did not come; a write that was made and answered with
+	// an error counts as not made, and is there.
+	w := deploy(t, "M8")
 	d := w.approved(t)
-	w.Lab.Fault(api.DepAudit, true)
+	w.Lab.Fault(api.DepPolicy, api.FaultPanic)
+	if status, err := dispatch(ctx, w.Target, d); err != nil || status != api.Held {
+		t.Errorf("the policy panics: %s, %v", status, err)
+	}
+	w.Lab.Fault(api.DepPolicy, api.FaultNone)
+	w.Lab.Fault(api.DepStore, api.FaultPartial)
+	for _, want := range []api.Status{api.Held, api.Refused} {
+		if status, err := dispatch(ctx, w.Target, d); err != nil || status != want || len(w.prov.Ledger()) != 0 {
+			t.Errorf("the consumption is written and answered with an error: %s, %v, want %s", status, err, want)
+		}
+	}
+	// What a design does not look at does not stop it.
+	w = deploy(t, "M3")
+	d = w.approved(t)
+	w.Lab.Fault(api.DepAudit, api.FaultDown)
 	if status, err := dispatch(ctx, w.Target, d); err != nil || status != api.Executed {
 		t.Errorf("M3 without a log: %s, %v", status, err)
 	}
