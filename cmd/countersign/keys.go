@@ -23,12 +23,14 @@ const (
 	kidPermits  = "permits"  // ES256, signs permits
 	kidMAC      = "mac"      // HS256, the secret of MAC permits
 	kidProvider = "provider" // what the gateway presents to the provider
+	kidSecrets  = "secrets"  // HS256, fingerprints of secrets in views (api.SecretText)
 )
 
 // gatewayKeys are the secrets of a gateway that a restart must not change.
 type gatewayKeys struct {
 	keys       *modes.Keys
 	credential string
+	secrets    []byte
 }
 
 // newKeySet makes fresh keys.
@@ -41,6 +43,7 @@ func newKeySet() (jose.JSONWebKeySet, error) {
 		{Key: priv, KeyID: kidPermits, Algorithm: string(jose.ES256), Use: "sig"},
 		{Key: secret(), KeyID: kidMAC, Algorithm: string(jose.HS256), Use: "sig"},
 		{Key: secret(), KeyID: kidProvider},
+		{Key: secret(), KeyID: kidSecrets, Algorithm: string(jose.HS256), Use: "sig"},
 	}}, nil
 }
 
@@ -61,14 +64,16 @@ func useKeySet(issuer string, set jose.JSONWebKeySet) (gatewayKeys, error) {
 	priv, _ := find(kidPermits).(*ecdsa.PrivateKey)
 	mac, _ := find(kidMAC).([]byte)
 	credential, _ := find(kidProvider).([]byte)
-	if priv == nil || len(mac) == 0 || len(credential) < 16 {
-		return gatewayKeys{}, fmt.Errorf("want a JWK Set with the keys %s (EC, private), %s and %s (oct)", kidPermits, kidMAC, kidProvider)
+	secrets, _ := find(kidSecrets).([]byte)
+	if priv == nil || len(mac) == 0 || len(credential) < 16 || len(secrets) < 16 {
+		return gatewayKeys{}, fmt.Errorf("want a JWK Set with the keys %s (EC, private), %s, %s and %s (oct, 16 bytes or more)",
+			kidPermits, kidMAC, kidProvider, kidSecrets)
 	}
 	keys, err := modes.KeysFrom(issuer, priv, mac)
 	if err != nil {
 		return gatewayKeys{}, err
 	}
-	return gatewayKeys{keys, base64.RawURLEncoding.EncodeToString(credential)}, nil
+	return gatewayKeys{keys, base64.RawURLEncoding.EncodeToString(credential), secrets}, nil
 }
 
 // loadKeys reads a key file, and makes it, for the owner's eyes alone, when there

@@ -233,7 +233,7 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 		Mode: mode, Approvals: rows, Registry: rows, Audit: log, Keys: keys.keys, Version: results.NewManifest(nil, 0, time.Time{}).Module,
 		Deployment: api.Deployment{
 			Issuer: issuer, Tools: sc.ToolTable(), Provider: client, Directory: client, Clock: wallClock{}, ApprovalTTL: o.ttl,
-			AdminToken: admin.text, AuditorToken: auditor.text, Origin: o.origin, ProviderCredential: keys.credential,
+			AdminToken: admin.text, AuditorToken: auditor.text, Origin: o.origin, ProviderCredential: keys.credential, SecretKey: keys.secrets,
 		},
 	})
 	if err != nil {

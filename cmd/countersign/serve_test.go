@@ -125,6 +125,20 @@ func (w worker) prove(t *testing.T, uri, permit string) api.Auth {
 	return api.Auth{Token: w.auth.Token, Proof: proof}
 }
 
+// enrol gives a person a passkey for the gateway's origin.
+func enrol(t *testing.T, c *httpapi.Client, person api.Auth) *softkey.Key {
+	t.Helper()
+	about, err := c.Describe(t.Context())
+	must(t, err)
+	passkey := softkey.New(about.Origin)
+	options, err := c.BeginEnrolment(t.Context(), person)
+	must(t, err)
+	registration, err := passkey.Register(options)
+	must(t, err)
+	must(t, c.FinishEnrolment(t.Context(), person, registration))
+	return passkey
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -156,12 +170,7 @@ func TestServedGatewayExecutesOnce(t *testing.T) {
 	}
 	about, err := c.Describe(ctx)
 	must(t, err)
-	passkey := softkey.New(about.Origin)
-	options, err := c.BeginEnrolment(ctx, person)
-	must(t, err)
-	registration, err := passkey.Register(options)
-	must(t, err)
-	must(t, c.FinishEnrolment(ctx, person, registration))
+	passkey := enrol(t, c, person)
 
 	sc, err := scenario("payments")
 	must(t, err)
@@ -234,6 +243,34 @@ func TestServedGatewayExecutesOnce(t *testing.T) {
 	}
 }
 
+// A served gateway shows a secret as its fingerprint, and never the secret.
+func TestServedViewHidesSecrets(t *testing.T) {
+	ctx := t.Context()
+	prov := start(t, "provider", "--scenario", "secrets")
+	gate := start(t, "gateway", "--scenario", "secrets", "--provider", prov.url)
+	c, w := httpapi.NewClient(gate.url, nil), newWorker(t, "the-token-of-agent-a")
+	admin, person := api.Auth{Token: gate.token("administrator")}, api.Auth{Token: "the-token-of-approver-p"}
+	for _, p := range []api.Principal{
+		{ID: "agent-a", Role: api.RoleAgent, Tenant: "t", ActsFor: "requester-r", Token: w.auth.Token, Key: w.jwk},
+		{ID: "approver-p", Role: api.RolePerson, Tenant: "t", Approver: true, Token: person.Token},
+	} {
+		must(t, c.Admin(ctx, admin, api.Event{Kind: api.EventEnrol, Principal: &p}))
+	}
+	enrol(t, c, person)
+	sc, err := scenario("secrets")
+	must(t, err)
+	in := sc.Instance(1, 0)
+	pending, err := c.Propose(ctx, w.auth, api.Action{Audience: sc.Audience, Tool: in.Tool, Arguments: in.Arguments, Run: "r", Step: "s", Call: "c"})
+	must(t, err)
+	view, err := c.View(ctx, person, pending.Suspension)
+	must(t, err)
+	text, err := json.Marshal(view)
+	must(t, err)
+	if !strings.Contains(string(text), "⟨secret ") || strings.Contains(string(text), "K7PM") {
+		t.Errorf("the view shows %s", text)
+	}
+}
+
 // A gateway without a durable store forgets, so nothing approved before may be
 // good afterwards: its keys are fresh, and the provider that it claimed refuses
 // its successor.
@@ -299,6 +336,10 @@ func TestKeyFile(t *testing.T) {
 	if again.credential != made.credential || other.credential == made.credential {
 		t.Error("the provider credential is not kept, or is the same for everybody")
 	}
+	shown := func(k gatewayKeys) string { return api.SecretText(k.secrets, "hunter2") }
+	if shown(again) != shown(made) || shown(other) == shown(made) {
+		t.Error("the key for the fingerprints of secrets is not kept, or is the same for everybody")
+	}
 	must(t, os.Chmod(path, 0o644))
 	if _, err := loadKeys(issuer, path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key file that others may read: %v", err)
@@ -309,6 +350,7 @@ func TestKeyFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "no JSON": "keys", "no keys": `{"keys":[]}`, "cut": string(whole[:len(whole)/2]),
 		"a public key": strings.Replace(string(whole), `"d":`, `"x-d":`, 1),
+		"one missing":  strings.Replace(string(whole), `"kid": "secrets"`, `"kid": "other"`, 1),
 		"twice":        strings.Replace(string(whole), `"kid": "mac"`, `"kid": "permits"`, 1),
 	} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
