@@ -6,6 +6,7 @@ package docs
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -22,6 +23,7 @@ import (
 	"testing"
 
 	"countersign/attacks"
+	"countersign/attacks/harness"
 	"countersign/gateway/api"
 	"countersign/modes"
 	"countersign/scenarios"
@@ -32,7 +34,7 @@ var update = flag.Bool("update", false, "write the generated pages")
 // TestGeneratedPages holds each page against the code.
 func TestGeneratedPages(t *testing.T) {
 	for name, generate := range map[string]func(*testing.T, *page){
-		"modes.md": modesPage, "attacks.md": attacksPage, "bindings.md": bindingsPage,
+		"modes.md": modesPage, "attacks.md": attacksPage, "bindings.md": bindingsPage, "ablation.md": ablationPage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p page
@@ -58,6 +60,41 @@ func TestGeneratedPages(t *testing.T) {
 			}
 			t.Fatalf("%s has lines too many; write it with: go test ./docs -update", name)
 		})
+	}
+}
+
+// TestScenarioTable holds the table in the scenarios' own page against the data.
+func TestScenarioTable(t *testing.T) {
+	path := filepath.Join("..", "scenarios", "README.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	for _, s := range scenarios.All() {
+		honest, _ := s.Tool(s.HonestTool)
+		sibling, _ := s.Tool(s.SiblingTool)
+		reference := "none"
+		if f, ok := s.Field(scenarios.RoleReference); ok {
+			reference = f.Reference
+		}
+		rows = append(rows, []string{code(s.ID), honest.Title, sibling.Title, reference, string(honest.Guarantee), s.Reader})
+	}
+	var p page
+	p.table([]string{"id", "honest tool", "sibling tool", "reference", "guarantee", "reader"}, rows)
+	block := regexp.MustCompile(`(?s)(<!-- table:begin[^>]*-->\n).*?(<!-- table:end -->)`)
+	parts := block.FindSubmatchIndex(text)
+	if parts == nil {
+		t.Fatal("scenarios/README.md has no table")
+	}
+	want := slices.Concat(text[:parts[3]], p.Bytes(), text[parts[4]:])
+	switch {
+	case *update:
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case !bytes.Equal(text, want):
+		t.Error("the table in scenarios/README.md is out of date; write it with: go test ./docs -update")
 	}
 }
 
@@ -109,6 +146,59 @@ func orDash(s string) string {
 		return "–"
 	}
 	return s
+}
+
+// ablationPage writes the reference ablation, which a test of the command holds
+// against the catalogue.
+func ablationPage(t *testing.T, p *page) {
+	data, err := os.ReadFile(filepath.Join("..", "results", "reference", "ablation-M9.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r harness.AblationReport
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	set := func(bs []api.Binding) string { return "`" + strings.Join(texts(bs), "`+`") + "`" }
+	sets := func(list [][]api.Binding) string {
+		var out []string
+		for _, bs := range list {
+			out = append(out, set(bs))
+		}
+		return orDash(strings.Join(out, ", "))
+	}
+	p.head("What each binding of M9 is for", "results/reference/ablation-M9.json")
+	p.line("M9 is deployed without parts of its bindings, and trials find for each variant the *minimal cuts*: the smallest sets of bindings whose")
+	p.line("loss lets it through. `a`+`b` are both lost; the loss of either alone opens nothing. `countersign run --ablate M9` repeats it in five")
+	p.line("minutes and holds the cuts against those that the stopping conditions predict. This page is from %d trials, with %d disagreements.\n", r.Trials, len(r.Disagreements))
+
+	p.line("## The loss of one binding\n")
+	var rows [][]string
+	for _, s := range r.Singles {
+		rows = append(rows, []string{code(string(s.Binding)), strconv.Itoa(len(s.Opened)), orDash(strings.Join(s.Opened, ", "))})
+	}
+	p.table([]string{"without", "variants", "that go through"}, rows)
+
+	p.line("## Minimal cuts\n")
+	rows = nil
+	for _, v := range r.Variants {
+		for _, place := range v.Places {
+			where := "everywhere"
+			if len(v.Places) > 1 {
+				where = strings.Join(place.Scenarios, ", ")
+			}
+			rows = append(rows, []string{v.Attack + "/" + v.Variant, where, sets(place.Cuts)})
+		}
+	}
+	p.table([]string{"variant", "scenarios", "cuts"}, rows)
+
+	p.line("## Smallest designs that block as much\n")
+	rows = nil
+	for _, s := range r.Sufficient {
+		lost := slices.DeleteFunc(slices.Clone(r.Bindings), func(b api.Binding) bool { return slices.Contains(s, b) })
+		rows = append(rows, []string{strconv.Itoa(len(s)), code(texts(lost)...)})
+	}
+	p.table([]string{"bindings", "M9 without"}, rows)
 }
 
 func modesPage(_ *testing.T, p *page) {

@@ -3,6 +3,7 @@ package modes
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 func TestTable(t *testing.T) {
 	ids, names := map[string]bool{}, map[string]bool{}
 	for i, m := range All() {
-		if m.ID != "M"+string(rune('0'+i)) || ids[m.ID] || names[m.Name] || m.Title == "" || m.ModelledOn == "" {
+		if m.ID != "M"+strconv.Itoa(i) || ids[m.ID] || names[m.Name] || m.Title == "" || m.ModelledOn == "" {
 			t.Errorf("row %d: %+v", i, m)
 		}
 		ids[m.ID], names[m.Name] = true, true
@@ -32,8 +33,8 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	if len(ids) != 10 {
-		t.Errorf("%d modes, want ten", len(ids))
+	if len(ids) < 10 {
+		t.Errorf("%d modes, want M0 to M9 at least", len(ids))
 	}
 	if m := m9(); len(m.Bindings) != len(api.Bindings()) {
 		t.Error("M9 does not have every binding")
@@ -45,7 +46,7 @@ func TestTable(t *testing.T) {
 
 func TestGetErrors(t *testing.T) {
 	for id, want := range map[string]string{
-		"": "no mode", "M10": "no mode", "m": "no mode", "M9-": "no binding", "M9-nonsense": "no binding",
+		"": "no mode", "M99": "no mode", "m": "no mode", "M9-": "no binding", "M9-nonsense": "no binding",
 		"M1-args": "no binding", "M9-args-args-x": "no binding", "M9 ": "no mode",
 	} {
 		if m, err := Get(id); err == nil || !strings.Contains(err.Error(), want) {

@@ -111,7 +111,7 @@ func TestStoriesAsHTML(t *testing.T) {
 // TestExplainMistakes: each gets one clear line.
 func TestExplainMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
-		`there is no mode "M10"`:              {"M10", "AB1"},
+		`there is no mode "M99"`:              {"M99", "AB1"},
 		`there is no attack "AB13"`:           {"M9", "AB13"},
 		`AB1 has no variant "nothing"`:        {"M9", "AB1/nothing"},
 		`there is no scenario "moon"`:         {"M9", "AB1", "--scenario", "moon"},

@@ -43,7 +43,7 @@ func newModes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "modes [MODE…]",
 		Short: "List the approval designs and their bindings",
-		Long: `Modes lists the control M0 and the nine approval designs: what each models, how
+		Long: `Modes lists the control M0 and the approval designs: what each models, how
 its approval travels, and which bindings it checks. It also describes ablations,
 such as M9-args, the reference design without the binding args.`,
 		Example: `  countersign modes

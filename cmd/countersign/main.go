@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 		Use:   "countersign",
 		Short: "Is what executes what the person approved?",
 		Long: `Countersign is a lab for approval gateways of agent systems. It tries twelve
-families of attack against ten approval designs (and against parts of them) and
+families of attack against approval designs (and against parts of them) and
 judges from real side effects whether what executed is what a person approved:
 once, at that service, by the agent that asked, under authority that still held.
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"countersign/agentdojo"
 	"countersign/attacks"
+	"countersign/attacks/harness"
 	"countersign/modes"
 	"countersign/results"
 )
@@ -33,7 +36,11 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(text)
-	for name, generate := range map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults} {
+	blocks := map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults, "ablation": readmeAblation}
+	if !raced { // it takes the race detector a minute; .ci/run runs this test without
+		blocks["agentdojo"] = readmeReplay
+	}
+	for name, generate := range blocks {
 		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:begin[^>]*-->\n).*?(<!-- ` + name + `:end -->)`)
 		if len(block.FindAllString(want, -1)) != 1 {
 			t.Fatalf("README.md has no block %q, or several", name)
@@ -104,7 +111,9 @@ func readmeResults(t *testing.T, b *results.Baseline) string {
 	var s strings.Builder
 	columns := []string{}
 	var titles []string
+	variants, twins := 0, 0
 	for _, f := range attacks.All() {
+		variants, twins = variants+len(f.Variants), twins+len(f.Twins)
 		columns = append(columns, f.ID)
 		titles = append(titles, f.ID+" "+f.Title)
 	}
@@ -122,5 +131,72 @@ func readmeResults(t *testing.T, b *results.Baseline) string {
 		s.WriteString("\n")
 	}
 	fmt.Fprintf(&s, "\n%s.\n", strings.Join(titles, ", "))
+	fmt.Fprintf(&s, "\n%d variants and %d twins in %d scenarios.\n", variants, twins, len(b.Scenarios))
+	return s.String()
+}
+
+// readmeAblation says what the reference ablation found.
+func readmeAblation(t *testing.T, _ *results.Baseline) string {
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(reference), "ablation-M9.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r harness.AblationReport
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.ExitCode() != 0 || !r.Whole {
+		t.Errorf("the ablation is of a part of the catalogue, or has findings: %v, %v, %v", r.Disagreements, r.Errors, r.Idle)
+	}
+	conditions := map[string]string{}
+	for _, v := range r.Variants {
+		conditions[v.Attack+"/"+v.Variant] = v.Condition
+	}
+	for _, f := range attacks.All() {
+		for _, v := range f.Variants {
+			if is, ok := conditions[f.ID+"/"+v.Name]; !ok || is != v.Stopped.String() {
+				t.Errorf("the ablation has %s/%s with %q, the catalogue with %q; write it with: bin/countersign run --ablate M9 --json > results/reference/ablation-M9.json", f.ID, v.Name, is, v.Stopped)
+			}
+			delete(conditions, f.ID+"/"+v.Name)
+		}
+	}
+	for name := range conditions {
+		t.Errorf("the ablation has %s, and the catalogue has not", name)
+	}
+	alone, least, most := 0, len(r.Bindings), 0
+	for _, b := range r.Singles {
+		if len(b.Opened) > 0 {
+			alone++
+		}
+	}
+	for _, set := range r.Sufficient {
+		least, most = min(least, len(set)), max(most, len(set))
+	}
+	return fmt.Sprintf("In %d trials the cuts found are the cuts predicted, for all variants in all scenarios. Of M9's %d bindings, %d let something\n"+
+		"through when lost alone; the others are doubled, and each is in a cut of two or three. The smallest designs that block\n"+
+		"as much, %d of them, have %d to %d bindings. [docs/ablation.md](docs/ablation.md) lists the cuts.\n",
+		r.Trials, len(r.Bindings), alone, len(r.Sufficient), least, most)
+}
+
+// readmeReplay counts what became of the calls in recorded traces.
+func readmeReplay(t *testing.T, _ *results.Baseline) string {
+	const pipeline = "gpt-4o-2024-05-13"
+	code, text, stderr := command(t, t.Context(), "agentdojo", "replay", agentdojo.Require(t, "agentdojo", "runs", pipeline), "--json", "--quiet")
+	if code != 0 {
+		t.Fatalf("replaying: exit code %d: %s", code, stderr)
+	}
+	var sum harness.ReplaySummary
+	if err := json.Unmarshal([]byte(text), &sum); err != nil {
+		t.Fatal(err)
+	}
+	p := sum.Pipelines[0]
+	var s strings.Builder
+	fmt.Fprintf(&s, "Of %d recorded runs of %s, %d are replayed: %d undisturbed and %d under attack.\n\n", sum.Files, pipeline, sum.Replayed, p.Benign, p.Attacked)
+	s.WriteString("| | injected calls executed | user calls executed | benign utility kept | prompts a task |\n| --- | --- | --- | --- | --- |\n")
+	of := func(c harness.Count) string { return fmt.Sprintf("%d/%d", c.K, c.N) }
+	for _, m := range p.Targets {
+		fmt.Fprintf(&s, "| **%s** %s | %s | %s | %s | %.2f |\n", m.Target, m.Name, of(m.Executed[agentdojo.OwnerInjected]), of(m.Executed[agentdojo.OwnerUser]),
+			of(m.Benign), float64(m.Prompts)/float64(m.Traces))
+	}
 	return s.String()
 }
