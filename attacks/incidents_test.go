@@ -86,7 +86,7 @@ func TestCheckIncidentsNoticesEveryRule(t *testing.T) {
 	cites := func(ref string) []Family {
 		return []Family{{ID: "AB1", Twins: []Variant{{Name: "v", References: []string{ref}}}}}
 	}
-	one := []Incident{{Number: 1, Title: "one"}}
+	one := []Incident{{Number: 1, Source: "report 1", Title: "one"}}
 	for _, tt := range []struct {
 		list []Incident
 		fs   []Family
@@ -95,6 +95,7 @@ func TestCheckIncidentsNoticesEveryRule(t *testing.T) {
 		{one, cites("incident 1"), "<nil>"},
 		{one, cites("incident 2"), `catalogue: AB1/v cites "incident 2", which is not in the list of incidents`},
 		{[]Incident{{Number: 1}}, nil, "catalogue: incident 1 has no title"},
+		{[]Incident{{Number: 1, Title: "one"}}, nil, "catalogue: incident 1 has no source"},
 		{append(one, one...), nil, "catalogue: incident 1 comes after incident 1"},
 	} {
 		if got := fmt.Sprint(checkIncidents(tt.list, tt.fs)); got != tt.want {

@@ -372,12 +372,16 @@ func attacksPage(_ *testing.T, p *page) {
 	}
 
 	p.line("## Field incidents reproduced\n")
-	p.line("The numbers are those of the project's list of public reports.\n")
+	p.line("Public reports in which an approval gate failed. `test` names a test of what lies below the public interface.\n")
 	rows = nil
-	for _, n := range slices.Sorted(maps.Keys(incidents)) {
-		rows = append(rows, []string{strconv.Itoa(n), strings.Join(incidents[n], ", ")})
+	for _, r := range attacks.Reproductions(attacks.All()) {
+		by := incidents[r.Number]
+		for _, name := range r.Tests {
+			by = append(by, "test "+code(name))
+		}
+		rows = append(rows, []string{strconv.Itoa(r.Number), r.Source, r.Title, orDash(strings.Join(by, ", ") + r.Why)})
 	}
-	p.table([]string{"incident", "variants"}, rows)
+	p.table([]string{"incident", "report", "what went wrong", "reproduced by"}, rows)
 }
 
 // notApplicable lists where variants of a family are not tried, and why.

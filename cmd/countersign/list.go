@@ -202,6 +202,7 @@ reports of gates that failed, and what reproduces each.`,
 // An incidentRow is an incident as JSON.
 type incidentRow struct {
 	Number   int      `json:"incident"`
+	Source   string   `json:"source"`
 	Title    string   `json:"title"`
 	Variants []string `json:"variants,omitempty"`
 	Twins    []string `json:"twins,omitempty"`
@@ -214,7 +215,7 @@ func reproductions(fs []attacks.Family, some bool) []incidentRow {
 	rows := []incidentRow{}
 	for _, r := range attacks.Reproductions(fs) {
 		if !some || len(r.Variants)+len(r.Twins) > 0 {
-			rows = append(rows, incidentRow{r.Number, r.Title, r.Variants, r.Twins, r.Tests, r.Why})
+			rows = append(rows, incidentRow{r.Number, r.Source, r.Title, r.Variants, r.Twins, r.Tests, r.Why})
 		}
 	}
 	return rows
@@ -240,7 +241,7 @@ func incidentTable(rows []incidentRow) export.Table {
 			missing++
 			t.Rows = append(t.Rows, []string{number, "nothing: " + r.Why, "-"})
 		}
-		t.Notes = append(t.Notes, fmt.Sprintf("%d: %s.", r.Number, r.Title))
+		t.Notes = append(t.Notes, fmt.Sprintf("%d: %s (%s).", r.Number, r.Title, r.Source))
 	}
 	t.Notes = append(t.Notes,
 		fmt.Sprintf("%d incidents, %d of them not reproduced.", len(rows), missing),
