@@ -138,7 +138,7 @@ test_all() {
 	if [ $# -eq 0 ] || [[ $* != *./* ]]; then
 		set -- "$@" ./...
 	fi
-	go test -race "$@"
+	go test -race -timeout 20m "$@"
 }
 
 bench() {
