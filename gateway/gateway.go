@@ -73,7 +73,10 @@ type toolRow struct {
 	digest string
 }
 
-var _ api.Target = (*Gateway)(nil)
+var (
+	_ api.Target   = (*Gateway)(nil)
+	_ api.Admitter = (*Gateway)(nil)
+)
 
 // New checks the configuration, enrols the deployment's operators, and, where
 // the mode is mediated, makes the provider accept the gateway's credential alone.
@@ -142,6 +145,12 @@ func (g *Gateway) Describe(context.Context) (api.Description, error) {
 // dispatchURI is the address of an audience's enforcement point, as DPoP proofs
 // name it. Each audience has its own, wherever the gateway listens.
 const dispatchURI = "https://{audience}.gateway.example/v1/dispatch"
+
+// Admit implements api.Admitter.
+func (g *Gateway) Admit(ctx context.Context, auth api.Auth) error {
+	_, err := g.authenticate(ctx, auth)
+	return err
+}
 
 // authenticate finds the caller of a token and wants one of the roles (none
 // given: any).

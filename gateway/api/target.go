@@ -38,6 +38,15 @@ type Target interface {
 	Audit(ctx context.Context, auth Auth, after int64) ([]AuditEntry, error)
 }
 
+// An Admitter is a target that can tell whether it knows a caller before it is
+// asked anything. A server asks it first, so that whoever holds no token cannot
+// make it read and keep a body.
+type Admitter interface {
+	// Admit returns [ErrUnauthenticated] for a token that belongs to nobody. What a
+	// caller may do is decided by the call.
+	Admit(ctx context.Context, auth Auth) error
+}
+
 // A Clock is the one authoritative clock. An error means that the time is not
 // known.
 type Clock interface {

@@ -15,8 +15,10 @@
 // # What is not checked here
 //
 // Who a token belongs to, what a caller may do, and every binding: that is the
-// target's. The arguments of an action are bytes to this package. There is no
-// TLS and no rate limit; both belong to whatever stands in front.
+// target's. A target that is an [api.Admitter] is asked whether it knows a caller
+// before a body is read. The arguments of an action are bytes to this package.
+// There is no TLS and no rate limit; both belong to whatever stands in front.
+// Memory is bounded: connections and the bodies in progress are counted.
 //
 // # What changes on the way
 //

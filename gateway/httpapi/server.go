@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"countersign/gateway/api"
 )
 
@@ -27,9 +29,10 @@ const (
 	// callTimeout bounds one call of the target. It is shorter than writeTimeout,
 	// so that the caller learns of it.
 	callTimeout   = 30 * time.Second
+	headerTimeout = 5 * time.Second  // headers of one request
 	readTimeout   = 20 * time.Second // headers and body of one request
 	writeTimeout  = 60 * time.Second // from the end of the headers to the end of the answer
-	idleTimeout   = 2 * time.Minute  // between the requests of one connection
+	idleTimeout   = 30 * time.Second // between the requests of one connection
 	maxHeader     = 64 << 10         // bytes
 	shutdownGrace = 10 * time.Second // for calls in progress
 )
@@ -39,7 +42,12 @@ const (
 // A failure of the target that the contract has no error for, a panic included,
 // is answered with 500 and no detail; the detail goes to the default logger of
 // log/slog.
+//
+// Of a target that is an [api.Admitter], bodies of callers that it does not know
+// are not read. Requests whose bodies would take more memory than is set aside
+// for all of them, or for one caller, are answered with 503 at once.
 func NewHandler(t api.Target) http.Handler {
+	in := &intake{of: map[string]int64{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
@@ -62,7 +70,7 @@ func NewHandler(t api.Target) http.Handler {
 				fail(w, http.StatusInternalServerError, answerError{Code: codeInternal, Detail: "internal error"})
 			}
 		}()
-		serve(w, r, t, rt, id)
+		serve(w, r, t, rt, id, in)
 	})
 }
 
@@ -84,7 +92,7 @@ func find(method, escaped string) (rt *route, id string, allow []string) {
 	return nil, "", allow
 }
 
-func serve(w http.ResponseWriter, r *http.Request, t api.Target, rt *route, id string) {
+func serve(w http.ResponseWriter, r *http.Request, t api.Target, rt *route, id string, intake *intake) {
 	if rt.call == nil {
 		answer(w, http.StatusOK, rt.media, rt.static)
 		return
@@ -101,6 +109,28 @@ func serve(w http.ResponseWriter, r *http.Request, t api.Target, rt *route, id s
 	if c.after, err = queryOf(r.URL.RawQuery, rt.after); err != nil {
 		failWith(w, rt, err)
 		return
+	}
+	if door, known := t.(api.Admitter); known && rt.method == http.MethodPost && !rt.open {
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		err := door.Admit(ctx, c.auth)
+		cancel()
+		if err != nil {
+			failWith(w, rt, err)
+			return
+		}
+	}
+	if rt.in != nil {
+		size := r.ContentLength
+		if size < 0 || size > MaxBody { // not known, or refused below
+			size = MaxBody
+		}
+		// Held until the answer: what is made of a body lives as long.
+		free, room := intake.reserve(c.auth.Token, size)
+		if !room {
+			failWith(w, rt, fmt.Errorf("%w: too many bodies in flight", api.ErrUnavailable))
+			return
+		}
+		defer free()
 	}
 	if c.in, ok = bodyOf(w, r, rt); !ok {
 		return
@@ -284,7 +314,8 @@ func answer(w http.ResponseWriter, status int, media string, body []byte) {
 
 // Serve answers requests on l with h until ctx ends. Then it takes no new
 // requests, gives those in progress ten seconds, and returns nil when all were
-// answered. It closes l.
+// answered. It closes l. Of connections it serves so many at a time, and the
+// others wait.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if h == nil { // net/http would serve whatever the process has registered
 		_ = l.Close()
@@ -292,6 +323,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 	server := &http.Server{
 		Handler:                      h,
+		ReadHeaderTimeout:            headerTimeout,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
@@ -299,7 +331,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		DisableGeneralOptionsHandler: true,
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
+	go func() { failed <- server.Serve(netutil.LimitListener(l, maxConnections)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
