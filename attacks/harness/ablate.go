@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"countersign/attacks"
 	"countersign/gateway/api"
@@ -57,6 +58,8 @@ type Ablation struct {
 	Seed      uint64
 	Approver  oracles.Approver
 	Parallel  int // variants at a time; 0: one for each processor
+	// TrialTimeout is that of the trials; see [Plan].
+	TrialTimeout time.Duration
 	// Whole says that families and scenarios are all there are. Only then is a
 	// binding without a use an error.
 	Whole bool
@@ -356,7 +359,12 @@ func (s *search) try(ctx context.Context, set subset, t trial) results.Record {
 	s.mu.Lock()
 	s.trials++
 	s.mu.Unlock()
-	return Plan{Targets: []Target{s.target(set)}, Approver: s.Approver}.perform(ctx, t, new(baselines)).record
+	return s.plan(set).perform(ctx, t, new(baselines)).record
+}
+
+// plan is for trials of the design with a part of its bindings.
+func (s *search) plan(set subset) Plan {
+	return Plan{Targets: []Target{s.target(set)}, Approver: s.Approver, TrialTimeout: s.TrialTimeout}
 }
 
 func (s *search) target(set subset) Target {
@@ -379,8 +387,7 @@ func (s *search) isDesign(ctx context.Context, sc *scenarios.Scenario, set subse
 	once := s.known[key]
 	if once == nil {
 		once = sync.OnceValues(func() (bool, error) {
-			p := Plan{Targets: []Target{s.target(set)}, Approver: s.Approver}
-			trials, why, err := p.noDesign(ctx, 0, sc, s.Seed)
+			trials, why, err := s.plan(set).noDesign(ctx, 0, sc, s.Seed)
 			s.mu.Lock()
 			s.trials += trials
 			s.mu.Unlock()
@@ -673,7 +680,8 @@ func (s *search) sufficient(ctx context.Context, candidates []subset, open map[s
 // failures runs the attacks or the twins of the catalogue with a set, and returns
 // those that are not blocked or do not complete.
 func (s *search) failures(ctx context.Context, set subset, kind results.Kind, open map[string]bool) (out []results.Record, err error) {
-	p := Plan{Targets: []Target{s.target(set)}, Scenarios: s.Scenarios, Seeds: []uint64{s.Seed}, Approver: s.Approver, Parallel: s.Parallel}
+	p := s.plan(set)
+	p.Scenarios, p.Seeds, p.Parallel = s.Scenarios, []uint64{s.Seed}, s.Parallel
 	for _, f := range s.Families {
 		if kind == results.Attack {
 			f.Twins = nil

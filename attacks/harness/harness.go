@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"countersign/attacks"
 	"countersign/attacks/referee"
@@ -42,6 +43,10 @@ type Plan struct {
 	Seeds     []uint64
 	Approver  oracles.Approver
 	Parallel  int // trials at a time; 0: one for each processor
+	// TrialTimeout is how long a trial, or asking a target what it claims, may take
+	// by the wall clock; 0: [DefaultTrialTimeout]. A trial that takes longer is
+	// recorded as an error, and the plan goes on.
+	TrialTimeout time.Duration
 	// Progress, if set, is called after each trial, in order.
 	Progress func(done, total int)
 	// Events, if set, is given what each trial left behind, before its record.
@@ -81,6 +86,8 @@ func (p *Plan) Prepare(ctx context.Context) error {
 		return errors.New("planning: no seed is selected")
 	case p.Approver == nil:
 		return errors.New("planning: no approver is selected")
+	case p.TrialTimeout < 0:
+		return fmt.Errorf("planning: the limit for a trial is %s, want more than nothing", p.TrialTimeout)
 	}
 	if p.Parallel <= 0 {
 		p.Parallel = runtime.GOMAXPROCS(0)
@@ -96,11 +103,18 @@ func (p *Plan) Prepare(ctx context.Context) error {
 		if t.Claims != nil {
 			continue
 		}
-		claims, err := attacks.ClaimsOf(ctx, t.Deploy, p.Scenarios[0])
-		if err != nil {
+		type answer struct {
+			claims []api.Binding
+			err    error
+		}
+		a, err := guard(ctx, p.limit(), func(ctx context.Context, n *note) (a answer) {
+			a.claims, a.err = attacks.ClaimsOf(ctx, n.noting(t.Deploy), p.Scenarios[0])
+			return a
+		})
+		if err = cmp.Or(err, a.err); err != nil {
 			return fmt.Errorf("planning: target %s: %w", t.ID, err)
 		}
-		t.Claims = claims
+		t.Claims = a.claims
 	}
 	return nil
 }
@@ -379,25 +393,31 @@ func (p Plan) baseline(ctx context.Context, t trial, b *baselines) map[referee.K
 	return once()
 }
 
-// play performs a script on a fresh stage.
-func (p Plan) play(ctx context.Context, target Target, t trial) (e Events) {
-	e = Events{
+// limit is how long a trial may take.
+func (p Plan) limit() time.Duration { return cmp.Or(p.TrialTimeout, DefaultTrialTimeout) }
+
+// play performs a script on a fresh stage, within the limit.
+func (p Plan) play(ctx context.Context, target Target, t trial) Events {
+	blank := Events{
 		Schema: EventsSchema, Target: target.ID, Attack: t.attack, Variant: t.variant.Name, Kind: t.kind,
 		Scenario: t.scenario.ID, Approver: p.Approver.Name(), Seed: t.seed,
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			e.Error = oneLine(fmt.Errorf("panic: %v", r))
+	e, err := guard(ctx, p.limit(), func(ctx context.Context, n *note) Events {
+		e := blank
+		s, err := attacks.NewStage(ctx, n.noting(target.Deploy), t.scenario, t.seed, p.Approver)
+		if err != nil {
+			e.fail(err)
+			return e
 		}
-	}()
-	s, err := attacks.NewStage(ctx, target.Deploy, t.scenario, t.seed, p.Approver)
-	if err != nil {
-		e.fail(err)
+		err = s.Perform(t.variant.Run)
+		e.Tampered, e.Prompts, e.Answers, e.Steps, e.History = s.Tampered(), s.Prompts, s.Answers, s.Events, s.History
+		e.fail(cmp.Or(err, badName(s.Answers)))
 		return e
+	})
+	if err != nil {
+		blank.fail(err)
+		return blank
 	}
-	err = s.Perform(t.variant.Run)
-	e.Tampered, e.Prompts, e.Answers, e.Steps, e.History = s.Tampered(), s.Prompts, s.Answers, s.Events, s.History
-	e.fail(err)
 	return e
 }
 
@@ -405,7 +425,7 @@ func (e *Events) fail(err error) {
 	var unimplemented *api.UnimplementedError
 	switch {
 	case errors.As(err, &unimplemented):
-		e.Unimplemented = unimplemented.Error()
+		e.Unimplemented = oneLine(unimplemented)
 	case err != nil:
 		e.Error = oneLine(err)
 	}
@@ -443,6 +463,11 @@ func (o outcome) record(r results.Record, c criterion, baseline func() map[refer
 	r.Reasons, r.Effects, r.Prompts, r.ExpectedEffects = o.reasons(), len(o.verdicts), o.Prompts, c.effects
 	r.RefusedBy, r.RefusedCodes = o.refusals()
 	r.Observed, r.Detail = o.observe(c, baseline)
+	if err := r.Validate(); err != nil {
+		// One record that cannot be kept is no reason to lose the run.
+		r.RefusedBy, r.RefusedCodes, r.Reasons = []string{}, []string{}, []string{}
+		r.Observed, r.Detail = results.Error, oneLine(err)
+	}
 	return r
 }
 
@@ -482,6 +507,9 @@ func (o outcome) refusals() (by, codes []string) {
 			names["approver"], pairs["approver/declined"] = true, true
 		}
 		for _, r := range a.Refusals {
+			if !goodName(string(r.Binding)) || !goodName(r.Code) {
+				continue // the trial is an error, which quotes it
+			}
 			names[string(r.Binding)], pairs[string(r.Binding)+"/"+r.Code] = true, true
 		}
 	}
@@ -578,13 +606,24 @@ func (o outcome) last() string {
 	if a.Approver {
 		return "the approver declined"
 	}
-	parts := []string{string(a.Status)}
+	status := string(a.Status)
+	if !goodName(status) {
+		status = quoted(status)
+	}
+	parts := []string{status}
 	for _, r := range a.Refusals {
 		parts = append(parts, r.String())
 	}
-	return strings.Join(parts, "; ")
+	return oneLine(errors.New(strings.Join(parts, "; ")))
 }
 
+// maxDetail bounds what a record says about an error: a target chooses its text.
+const maxDetail = 2000
+
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	s := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "\uFFFD")), " ")
+	if runes := []rune(s); len(runes) > maxDetail {
+		s = fmt.Sprintf("%s… and %d more characters", string(runes[:maxDetail]), len(runes)-maxDetail)
+	}
+	return cmp.Or(s, "an error without a text")
 }

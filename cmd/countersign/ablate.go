@@ -125,7 +125,7 @@ func (o runOptions) checkDesigns(ctx context.Context, p *harness.Plan, composed 
 	all := p.Targets
 	p.Targets = nil
 	for i, t := range all {
-		err := harness.Plan{Targets: all, Scenarios: p.Scenarios, Seeds: p.Seeds, Approver: p.Approver}.CheckDesign(ctx, t.ID)
+		err := harness.Plan{Targets: all, Scenarios: p.Scenarios, Seeds: p.Seeds, Approver: p.Approver, TrialTimeout: p.TrialTimeout}.CheckDesign(ctx, t.ID)
 		if errors.Is(err, harness.ErrNoDesign) && i > 0 {
 			continue // the report names it as essential
 		}
@@ -152,7 +152,7 @@ func (a ablating) run(ctx context.Context, cmd *cobra.Command, o runOptions, p h
 	defer done()
 	return harness.Ablation{
 		ID: m.ID, Bindings: m.Bindings.List(), Families: p.Families, Scenarios: p.Scenarios,
-		Seed: p.Seeds[0], Approver: p.Approver, Parallel: o.parallel, Whole: wholeCatalogue(p), Progress: progress,
+		Seed: p.Seeds[0], Approver: p.Approver, Parallel: o.parallel, TrialTimeout: o.trialTimeout, Whole: wholeCatalogue(p), Progress: progress,
 		Deploy: func(bs []api.Binding) api.Factory {
 			part := m
 			part.Bindings = modes.NewSet(bs...)

@@ -19,7 +19,6 @@ import (
 	"countersign/gateway/lab"
 	"countersign/gateway/viewing"
 	"countersign/modes"
-	"countersign/oracles"
 	"countersign/results"
 	"countersign/results/export"
 	"countersign/scenarios"
@@ -134,14 +133,13 @@ func placeFor(v attacks.Variant, name string) (*scenarios.Scenario, error) {
 
 // oneTrial makes a trial and returns its record and what it left behind.
 func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scenario, seed uint64) (results.Record, harness.Events, error) {
-	approver, _ := oracles.Named("faithful")
 	only := func(all []attacks.Variant) []attacks.Variant {
 		return slices.DeleteFunc(slices.Clone(all), func(x attacks.Variant) bool { return x.Name != v.Name })
 	}
 	f.Variants, f.Twins = only(f.Variants), only(f.Twins)
 	p := harness.Plan{
 		Targets:  []harness.Target{{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Deploy: lab.Deploy(m)}},
-		Families: []attacks.Family{f}, Scenarios: []*scenarios.Scenario{sc}, Seeds: []uint64{seed}, Approver: approver, Parallel: 1,
+		Families: []attacks.Family{f}, Scenarios: []*scenarios.Scenario{sc}, Seeds: []uint64{seed}, Approver: matrixApprover(), Parallel: 1,
 	}
 	if err := p.Prepare(ctx); err != nil {
 		return results.Record{}, harness.Events{}, err
