@@ -89,9 +89,6 @@ func (p *Plan) Prepare(ctx context.Context) error {
 	case p.TrialTimeout < 0:
 		return fmt.Errorf("planning: the limit for a trial is %s, want more than nothing", p.TrialTimeout)
 	}
-	if p.Parallel <= 0 {
-		p.Parallel = runtime.GOMAXPROCS(0)
-	}
 	p.Targets = slices.Clone(p.Targets)
 	ids := map[string]bool{}
 	for i := range p.Targets {
@@ -249,6 +246,9 @@ func names(bs []api.Binding) []string {
 // plan. It stops at the first error of emit and when ctx ends; trials that fail
 // are records, not errors.
 func (p Plan) Run(ctx context.Context, emit func(results.Record) error) error {
+	if p.Parallel <= 0 {
+		p.Parallel = runtime.GOMAXPROCS(0)
+	}
 	total := p.Total()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

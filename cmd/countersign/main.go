@@ -129,6 +129,7 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newCheck(),
 		newReferee(),
 		newExplain(),
+		newTeardown(),
 		newFigures(),
 		newGateway(),
 		newProvider(),
