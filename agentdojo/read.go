@@ -164,6 +164,12 @@ func Read(path string) (*Trace, error) {
 }
 
 func readFile(path string) ([]byte, error) {
+	// Before it is opened: opening a pipe waits for somebody to write.
+	if info, err := os.Stat(path); err != nil {
+		return nil, cause(err)
+	} else if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, cause(err)

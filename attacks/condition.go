@@ -24,8 +24,15 @@ type node struct {
 	children []node
 }
 
+// maxCondition bounds a condition, and so how deep its brackets go: stored runs
+// may come from anybody.
+const maxCondition = 2000
+
 // ParseCondition reads a condition.
 func ParseCondition(text string) (Condition, error) {
+	if len(text) > maxCondition {
+		return Condition{}, fmt.Errorf("condition of %d bytes, which is more than %d", len(text), maxCondition)
+	}
 	p := &conditionParser{rest: text}
 	n, err := p.parse('|')
 	if err == nil && p.peek() != "" {

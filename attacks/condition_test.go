@@ -214,3 +214,14 @@ func FuzzParseCondition(f *testing.F) {
 		}
 	})
 }
+
+// TestConditionsAreBounded: a stored run may hold any text for a condition.
+func TestConditionsAreBounded(t *testing.T) {
+	deep := strings.Repeat("(", 200_000) + "args" + strings.Repeat(")", 200_000)
+	if _, err := ParseCondition(deep); err == nil || len(err.Error()) > 200 {
+		t.Errorf("a condition of %d bytes: the error is %.200v", len(deep), err)
+	}
+	if _, err := ParseCondition(strings.Repeat("(", 900) + "args" + strings.Repeat(")", 900)); err != nil {
+		t.Error(err)
+	}
+}

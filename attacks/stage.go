@@ -833,8 +833,7 @@ type watched struct {
 
 func (w watched) Execute(ctx context.Context, r api.ProviderRequest) (api.ProviderResult, error) {
 	res, err := w.World.Execute(ctx, r)
-	ledger := w.Ledger()
-	for _, e := range ledger[len(w.s.History.Effects):] {
+	for _, e := range w.Since(len(w.s.History.Effects)) {
 		w.s.History.Effects = append(w.s.History.Effects, referee.Effect{
 			Tick: w.s.tick(), Time: e.Time, RequestID: e.RequestID, Audience: e.Audience, Tool: e.Tool, Values: e.Values,
 		})

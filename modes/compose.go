@@ -103,7 +103,7 @@ func carrierNames() []string {
 //
 // An error names the line.
 func ReadFile(name string) ([]Mode, error) {
-	text, err := os.ReadFile(name)
+	text, err := readRegular(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading modes: %w", err)
 	}
@@ -112,6 +112,23 @@ func ReadFile(name string) ([]Mode, error) {
 		return nil, fmt.Errorf("reading modes from %s: %w", name, err)
 	}
 	return out, nil
+}
+
+// maxModes bounds a file of modes, in bytes.
+const maxModes = 1 << 20
+
+// readRegular reads a file, and no pipe or device, which may never end.
+func readRegular(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > maxModes:
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, maxModes>>20)
+	}
+	return os.ReadFile(name)
 }
 
 // tableRow is a mode in YAML form.

@@ -166,7 +166,7 @@ func (b *Baseline) Encode() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("writing a baseline: %w", err)
 		}
-		fmt.Fprintf(&out, "  %q: %s,\n", m.name, bytes.TrimSpace(line))
+		fmt.Fprintf(&out, "  %q: %s,\n", m.name, EscapeJSON(string(bytes.TrimSpace(line))))
 	}
 	out.WriteString("  \"entries\": [\n")
 	for i, e := range b.Entries {
@@ -178,7 +178,7 @@ func (b *Baseline) Encode() ([]byte, error) {
 		if i == len(b.Entries)-1 {
 			separator = ""
 		}
-		fmt.Fprintf(&out, "    %s%s\n", bytes.TrimSpace(line), separator)
+		fmt.Fprintf(&out, "    %s%s\n", EscapeJSON(string(bytes.TrimSpace(line))), separator)
 	}
 	out.WriteString("  ]\n}\n")
 	return out.Bytes(), nil
@@ -209,12 +209,17 @@ func ParseBaseline(data []byte) (*Baseline, error) {
 			return fail("entry %d lacks a target, attack, variant or kind", i+1)
 		}
 		for o, n := range e.Observed {
-			if !slices.Contains(Observations(), o) || n < 1 {
+			if !slices.Contains(Observations(), o) || n < 1 || n > maxCount {
 				return fail("%s: %d trials observed as %q", e.Name(), n, o)
 			}
 		}
-		if e.trials() == 0 || e.Disagrees < 0 || e.WrongReason < 0 || e.Nondeterministic < 0 {
-			return fail("%s: no trials, or a negative count", e.Name())
+		if e.trials() == 0 {
+			return fail("%s: no trials", e.Name())
+		}
+		for _, n := range []int{e.Disagrees, e.WrongReason, e.Nondeterministic} {
+			if n < 0 || n > maxCount {
+				return fail("%s: a count of %d", e.Name(), n)
+			}
 		}
 	}
 	if again, err := b.Encode(); err != nil || !bytes.Equal(again, data) {

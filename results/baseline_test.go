@@ -185,6 +185,8 @@ func TestBaselineOf(t *testing.T) {
 		"unknown member":      {`"kind":"twin"`, `"kind":"twin","more":1`},
 		"unknown outcome":     {`"completed":1`, `"fine":1`},
 		"unknown kind":        {`"kind":"twin"`, `"kind":"other"`},
+		"a count too large":   {`"completed":1`, `"completed":9223372036854775807`},
+		"another too large":   {`"refused_by":["once"]`, `"refused_by":["once"],"disagrees":9223372036854775807`},
 		"negative count":      {`"completed":1`, `"completed":-1`},
 		"no trials":           {`{"completed":1,"refused":1}`, `{}`},
 		"no target":           {`"target":"T"`, `"target":""`},

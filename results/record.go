@@ -12,6 +12,10 @@ import (
 // Schema is the version of the files of a run.
 const Schema = 1
 
+// maxCount is more than any count of a trial or of a run, and small enough that
+// sums of counts have a place.
+const maxCount = 1_000_000_000
+
 // A Kind says what a trial is.
 type Kind string
 
@@ -182,8 +186,8 @@ func (r Record) Validate() error {
 		name  string
 		value int
 	}{{"expected_effects", r.ExpectedEffects}, {"effects", r.Effects}, {"prompts", r.Prompts}} {
-		if n.value < 0 {
-			return bad(n.name, "is %d, want 0 or more", n.value)
+		if n.value < 0 || n.value > maxCount {
+			return bad(n.name, "is %d, want 0 to %d", n.value, maxCount)
 		}
 	}
 	if r.Observed == Error && r.Detail == "" {

@@ -55,7 +55,7 @@ func Open(path string) (*Run, error) {
 }
 
 func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := ReadRegular(path)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func readJSON(path string, v any) error {
 }
 
 func verify(dir string) error {
-	data, err := os.ReadFile(filepath.Join(dir, sumsFile))
+	data, err := ReadRegular(filepath.Join(dir, sumsFile))
 	if err != nil {
 		return err
 	}

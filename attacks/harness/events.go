@@ -340,7 +340,7 @@ func (j *judging) read(target, attack, variant, scenario string, seed uint64) (E
 }
 
 func (j *judging) decode(name string, v any) error {
-	data, err := os.ReadFile(filepath.Join(j.run.Dir, filepath.FromSlash(name)))
+	data, err := results.ReadRegular(filepath.Join(j.run.Dir, filepath.FromSlash(name)))
 	if err != nil {
 		return err
 	}

@@ -107,6 +107,9 @@ func keySetAt(path string, fresh jose.JSONWebKeySet) (jose.JSONWebKeySet, error)
 	if err != nil {
 		return set, err
 	}
+	if !info.Mode().IsRegular() {
+		return set, errors.New("not a regular file")
+	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return set, fmt.Errorf("others may read it (mode %04o): chmod 600 it, or make new keys if they have", info.Mode().Perm())
 	}

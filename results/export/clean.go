@@ -3,11 +3,11 @@ package export
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
+
+	"countersign/results"
 )
 
 // clean writes ⟨U+XXXX⟩ for every character that could act on a terminal or that
@@ -17,32 +17,10 @@ func clean(s string) string {
 	var b strings.Builder
 	for i, r := range s {
 		broken := r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD")
-		if broken || r == '⟨' || unseen(r) {
+		if broken || r == '⟨' || results.Unseen(r) {
 			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
 		} else {
 			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func unseen(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
-}
-
-// escapeJSON escapes in JSON text what clean would make visible. Beyond ASCII
-// only strings have characters, so this changes no value.
-func escapeJSON(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r < 0x7f || !unseen(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
 	return b.String()

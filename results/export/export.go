@@ -64,7 +64,7 @@ func Write(w io.Writer, a *results.Analysis, f Format) error {
 	case JSON:
 		var data []byte
 		data, err = json.MarshalIndent(a, "", "  ")
-		b.WriteString(escapeJSON(string(data)) + "\n")
+		b.WriteString(results.EscapeJSON(string(data)) + "\n")
 	default:
 		return fmt.Errorf("writing results: format is %q, want one of %v", f, Formats())
 	}

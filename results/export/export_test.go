@@ -191,7 +191,7 @@ func TestHostileCells(t *testing.T) {
 			}
 		}
 		for _, r := range b.String() {
-			if r != '\n' && unseen(r) {
+			if r != '\n' && results.Unseen(r) {
 				t.Errorf("%s holds %U", f, r)
 			}
 		}

@@ -581,10 +581,13 @@ func (w *World) Inject(faults ...Fault) error {
 }
 
 // Ledger returns every effect so far, oldest first. The copy is the caller's.
-func (w *World) Ledger() []Effect {
+func (w *World) Ledger() []Effect { return w.Since(0) }
+
+// Since returns the effects after the first n, as [World.Ledger] does.
+func (w *World) Since(n int) []Effect {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := slices.Clone(w.ledger)
+	out := slices.Clone(w.ledger[min(n, len(w.ledger)):])
 	for i := range out {
 		out[i].Values = cloneMembers(out[i].Values)
 	}

@@ -502,6 +502,10 @@ func TestCopies(t *testing.T) {
 	c.Tools[0].Fields[0].Name = "changed"
 	res := must(w.Execute(t.Context(), call()))(t)
 	res.Body[2] = 'X'
+	if n := len(w.Ledger()); len(w.Since(n-1)) != 1 || w.Since(n-1)[0].RequestID != w.Ledger()[n-1].RequestID || len(w.Since(n)) != 0 || len(w.Since(n+1)) != 0 {
+		t.Errorf("after all but one of %d effects there are %v", n, w.Since(n-1))
+	}
+	w.Since(0)[0].Values["/amount"][0] = '9'
 	w.Ledger()[0].Values["/amount"][0] = '9'
 	r, _ := w.Record("supplier", "s1")
 	r.Members["account"][1] = 'X'

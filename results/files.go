@@ -1,0 +1,76 @@
+package results
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+)
+
+// maxFile bounds a file that is read as a whole: the largest known are below 2 MiB.
+const maxFile = 64 << 20
+
+// ReadRegular reads a file of another's choosing: a pipe or a device, which may
+// never end, and what is larger than any file of the lab are errors.
+func ReadRegular(path string) ([]byte, error) {
+	// Before it is opened: opening a pipe waits for somebody to write.
+	if err := regular(os.Stat(path)); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := regular(f.Stat()); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("reading %s: it is larger than %d MiB", path, maxFile>>20)
+	}
+	return data, nil
+}
+
+func regular(info os.FileInfo, err error) error {
+	var pe *os.PathError
+	switch {
+	case errors.As(err, &pe):
+		return pe.Err
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New("not a regular file")
+	}
+	return nil
+}
+
+// Unseen reports whether a character could act on a terminal or cannot be seen.
+func Unseen(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+}
+
+// EscapeJSON escapes in JSON text, without white space but blanks and line breaks,
+// what is [Unseen]. Beyond ASCII only strings have characters, so this changes no
+// value.
+func EscapeJSON(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r < 0x7f || !Unseen(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
