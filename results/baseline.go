@@ -279,6 +279,9 @@ func (c Case) WrongReasons() int {
 // A Check is a run held against a baseline, in the order of the baseline file.
 type Check struct {
 	Cases []Case
+	// Elsewhere counts the entries of the baseline that are of targets or attacks of
+	// which the run has nothing. They were not selected, so none of them is missing.
+	Elsewhere int
 }
 
 // Count returns how many cases end in a change.
@@ -319,14 +322,20 @@ func (b *Baseline) Against(run *Baseline) (*Check, error) {
 		}
 	}
 	after := map[entryKey]*BaselineEntry{}
+	targets, attacks := map[string]bool{}, map[string]bool{}
 	for i := range run.Entries {
-		after[run.Entries[i].key()] = &run.Entries[i]
+		e := &run.Entries[i]
+		after[e.key()], targets[e.Target], attacks[e.Attack] = e, true, true
 	}
 	k := &Check{}
 	common := 0
 	for i := range b.Entries {
 		c := Case{Before: &b.Entries[i], After: after[b.Entries[i].key()], Line: firstEntryLine + i}
 		if c.After == nil {
+			if !targets[c.Before.Target] || !attacks[c.Before.Attack] {
+				k.Elsewhere++
+				continue
+			}
 			c.Change, c.Why = Missing, "the run has no such trial"
 		} else {
 			common++

@@ -18,7 +18,7 @@ import (
 // checkOptions are the flags of the command check.
 type checkOptions struct {
 	baseline, junit, sarif string
-	strict, markdown       bool
+	strict, markdown, json bool
 }
 
 func newCheck() *cobra.Command {
@@ -33,7 +33,9 @@ and lists regressions, improvements, other changes, and what is new or missing.
 A regression is a variant of which less is blocked, or more executes, than the
 baseline has; a benign twin or plain run that completes less often; or a trial that
 contradicts its prediction and did not before. Run and baseline must be over the
-same scenarios, seeds and approver. Targets and variants may be a part: what is
+same scenarios, seeds and approver, because a baseline keeps no counts for each of
+them; for a part, make a baseline of its own with countersign baseline. Targets and
+attacks may be a part: others are counted and not compared, and a variant that is
 missing is listed and fails nothing.
 
 Exit codes: 2 wrong usage, or nothing in common; else 1 a regression; else 2 some
@@ -50,6 +52,8 @@ trial could not be carried out; else 0.`,
 	f.StringVar(&o.sarif, "sarif", "", "file for the comparison as SARIF 2.1.0")
 	f.BoolVar(&o.strict, "strict-reason", false, "fail too when an attack was blocked by another binding than its condition names")
 	f.BoolVar(&o.markdown, "markdown", false, "print Markdown")
+	f.BoolVar(&o.json, "json", false, "print JSON, with every case that is not the same")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
 	return cmd
 }
 
@@ -71,7 +75,7 @@ func (o checkOptions) check(w io.Writer, args []string) error {
 	}
 	k, err := before.Against(now)
 	if err != nil {
-		return hint(err, "run the same scenarios, seeds and approver, or accept the new ones with countersign baseline")
+		return hint(err, "a baseline keeps no counts for each scenario or seed, so run the same ones; or make a baseline for these, from a run that you accept: countersign baseline RUN -o FILE")
 	}
 	// Reports first: they are wanted most when something is wrong.
 	for _, report := range []struct {
@@ -93,8 +97,11 @@ func (o checkOptions) check(w io.Writer, args []string) error {
 		}
 	}
 	format := export.Text
-	if o.markdown {
+	switch {
+	case o.markdown:
 		format = export.Markdown
+	case o.json:
+		format = export.JSON
 	}
 	if err := export.WriteCheck(w, k, format, o.strict); err != nil {
 		return err

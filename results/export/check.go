@@ -1,6 +1,8 @@
 package export
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,16 +14,19 @@ import (
 // cannot be seen written ⟨U+XXXX⟩.
 func Visible(s string) string { return clean(s) }
 
-// WriteCheck writes a comparison with a baseline as text or Markdown: a table for
-// each change that occurred, errors and wrong reasons, and a line of counts.
+// WriteCheck writes a comparison with a baseline as text or Markdown (a table for
+// each change that occurred, errors and wrong reasons, and a line of counts), or as
+// JSON, which has every case that is not the same.
 func WriteCheck(w io.Writer, k *results.Check, f Format, strict bool) error {
 	write := Table.Text
 	switch f {
 	case Text:
 	case Markdown:
 		write = Table.Markdown
+	case JSON:
+		return checkJSON(w, k, strict)
 	default:
-		return fmt.Errorf("writing the check: format is %q, want %s or %s", f, Text, Markdown)
+		return fmt.Errorf("writing the check: format is %q, want %s, %s or %s", f, Text, Markdown, JSON)
 	}
 	for _, t := range checkTables(k, strict) {
 		if err := write(t, w); err != nil {
@@ -31,7 +36,61 @@ func WriteCheck(w io.Writer, k *results.Check, f Format, strict bool) error {
 			return fmt.Errorf("writing the check: %w", err)
 		}
 	}
+	if k.Elsewhere > 0 {
+		separator := map[Format]string{Markdown: "\n"}[f]
+		if _, err := fmt.Fprintf(w, "Not compared: %s of the baseline, of targets or attacks that this run does not have.\n%s", entries(k.Elsewhere), separator); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(w, "%s\n", summary(k, strict))
+	return err
+}
+
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
+// A checkedCase is a case as JSON.
+type checkedCase struct {
+	Target  string                 `json:"target"`
+	Attack  string                 `json:"attack"`
+	Variant string                 `json:"variant"`
+	Kind    results.Kind           `json:"kind"`
+	Change  results.Change         `json:"change"`
+	Why     string                 `json:"why,omitempty"`
+	Before  *results.BaselineEntry `json:"before"` // null where new
+	After   *results.BaselineEntry `json:"after"`  // null where missing
+}
+
+// checkJSON writes the counts, the exit code, and every case that changed, could
+// not be carried out or was blocked for another reason than predicted.
+func checkJSON(w io.Writer, k *results.Check, strict bool) error {
+	out := struct {
+		ExitCode    int                    `json:"exit_code"`
+		Strict      bool                   `json:"strict_reason"`
+		Counts      map[results.Change]int `json:"counts"`
+		NotCompared int                    `json:"not_compared"`
+		Cases       []checkedCase          `json:"cases"`
+	}{k.ExitCode(strict), strict, map[results.Change]int{}, k.Elsewhere, []checkedCase{}}
+	for _, c := range results.Changes() {
+		out.Counts[c] = k.Count(c)
+	}
+	for _, c := range k.Cases {
+		if c.Change != results.Same || c.Errors() > 0 || c.WrongReasons() > 0 {
+			e := c.Entry()
+			out.Cases = append(out.Cases, checkedCase{e.Target, e.Attack, e.Variant, e.Kind, c.Change, c.Why, c.Before, c.After})
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		return fmt.Errorf("writing the check: %w", err)
+	}
+	_, err := io.WriteString(w, results.EscapeJSON(b.String()))
 	return err
 }
 
@@ -52,6 +111,9 @@ func checkTables(k *results.Check, strict bool) []Table {
 				e := c.Entry()
 				t.Rows = append(t.Rows, []string{e.Target, strings.TrimPrefix(e.Name(), e.Target+" "), text})
 			}
+		}
+		if name == string(results.Regression) {
+			t.Most = 0 // what fails a build is read there, and nowhere else
 		}
 		if len(t.Rows) > 0 {
 			t.Title = fmt.Sprintf("%s (%d)", title, len(t.Rows))

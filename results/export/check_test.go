@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -64,7 +65,8 @@ func checked(t *testing.T) (*results.Check, results.Catalogue) {
 		}
 		after = append(after, now)
 	}
-	before = append(before, honest(counts{results.Completed: 2}), e("M8", "missing_from_the_run", results.Attack, counts{results.Refused: 2}, "args"))
+	before = append(before, honest(counts{results.Completed: 2}), e("M9", "missing_from_the_run", results.Attack, counts{results.Refused: 2}, "args"),
+		e("M8", "of_a_target_that_was_not_selected", results.Attack, counts{results.Refused: 2}, "args"))
 	after = append(after, honest(counts{results.Starved: 2}), e(hostileTarget, "new_in_the_run", results.Attack, counts{results.Executed: 2}))
 	contradicted := e(hostileTarget, "new_and_contradicted", results.Attack, counts{results.Executed: 2})
 	contradicted.Disagrees = 2
@@ -113,6 +115,7 @@ func TestCheckGolden(t *testing.T) {
 		"check.text":     func(b *bytes.Buffer) error { return WriteCheck(b, k, Text, true) },
 		"check.markdown": func(b *bytes.Buffer) error { return WriteCheck(b, k, Markdown, false) },
 		"check.xml":      func(b *bytes.Buffer) error { return JUnit(b, k, true) },
+		"check.json":     func(b *bytes.Buffer) error { return WriteCheck(b, k, JSON, true) },
 		"check.sarif":    func(b *bytes.Buffer) error { return SARIF(b, k, c, "lab/base line.json", true) },
 	} {
 		var b bytes.Buffer
@@ -274,5 +277,26 @@ func TestSARIFIsWhatCodeScanningNeeds(t *testing.T) {
 	}
 	if err := SARIF(&b, k, results.Catalogue{}, "b.json", true); err == nil {
 		t.Error("a finding without a rule: no error")
+	}
+}
+
+// TestRegressionsAreNeverCutOff: other lists may be, and say so.
+func TestRegressionsAreNeverCutOff(t *testing.T) {
+	k := &results.Check{}
+	for i := range listed + 5 {
+		e := &results.BaselineEntry{Target: "M9", Attack: "AB1", Variant: fmt.Sprintf("worse_%d", i), Kind: results.Attack, Observed: map[results.Observation]int{results.Executed: 1}}
+		f := *e
+		f.Variant = fmt.Sprintf("better_%d", i)
+		k.Cases = append(k.Cases, results.Case{Before: e, After: e, Change: results.Regression, Why: "worse"}, results.Case{Before: &f, After: &f, Change: results.Improvement, Why: "better"})
+	}
+	var b bytes.Buffer
+	if err := WriteCheck(&b, k, Text, false); err != nil {
+		t.Fatal(err)
+	}
+	if worse, better := strings.Count(b.String(), "AB1/worse_"), strings.Count(b.String(), "AB1/better_"); worse != listed+5 || better != listed {
+		t.Errorf("%d regressions and %d improvements are listed", worse, better)
+	}
+	if !strings.Contains(b.String(), "... and 5 more; the JSON form has all") {
+		t.Error("what is cut off is not said")
 	}
 }
