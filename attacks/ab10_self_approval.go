@@ -54,6 +54,10 @@ var _ = family(Family{
 				s.Dispatch(s.Collect(c))
 			},
 		},
+		decidedUnknown("requester_decides_while_it_cannot_be_looked_up", "the look-up of the deciding person's identity fails, and the requester approves; at dispatch it works again",
+			requester, "who:requester"),
+		decidedUnknown("delegate_decides_while_it_cannot_be_looked_up", "the look-up of the deciding person's identity fails, so that nothing says for whom it acts, and a delegate of the requester approves",
+			delegate, "who:delegate"),
 		decidedBy("person_who_is_no_approver_decides", "a person of the tenant who is not in its set of approvers approves it", requester2, "who:not_approver"),
 		decidedBy("delegate_of_the_requester_decides", "a delegate of the requester approves it", delegate, "who:delegate"),
 		{
@@ -105,6 +109,25 @@ func decidedByAgent(name, summary, agent, success string, refs ...string) Varian
 			if c.State == api.StatePending {
 				s.Decide(c, agent, api.View{}, api.Decision{Suspension: c.Suspension, Verdict: api.Approve})
 			}
+			s.Dispatch(s.Collect(c))
+		},
+	}
+}
+
+// decidedUnknown has a person decide whom the gate knows by a token and cannot
+// look up by name. Designs without duties look nobody up, so that they neither
+// notice nor mind.
+func decidedUnknown(name, summary, person, success string) Variant {
+	return Variant{
+		Name: name, Summary: summary, Uses: []Capability{UsePerson, UseFault}, Stopped: stopped("duties"),
+		Success: []string{success, "none"}, References: []string{"incident 41"},
+		Run: func(s *Stage) {
+			c := s.Call(0)
+			s.Propose(c)
+			s.Tamper()
+			s.Down(api.DepIdentity)
+			s.ReviewBy(c, person)
+			s.Up(api.DepIdentity)
 			s.Dispatch(s.Collect(c))
 		},
 	}

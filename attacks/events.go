@@ -225,6 +225,9 @@ func stepText(step api.Step) string {
 }
 
 func changeText(kind referee.ChangeKind, subject, value string) string {
+	if subject == string(api.DepIdentity) {
+		subject = "look-up of identities"
+	}
 	switch kind {
 	case referee.AgentDisabled:
 		return "disables " + subject

@@ -441,7 +441,7 @@ func TestSiblings(t *testing.T) {
 // TestDependenciesDown: with one of them down nothing is executed and the dispatch
 // waits; once it is back, the same approval does.
 func TestDependenciesDown(t *testing.T) {
-	for _, dep := range []api.Dependency{api.DepStore, api.DepPolicy, api.DepAudit, api.DepClock} {
+	for _, dep := range []api.Dependency{api.DepStore, api.DepPolicy, api.DepAudit, api.DepClock, api.DepIdentity} {
 		w := newWorld(t, "M9")
 		d := w.approved(w.action("pay", 1))
 		down := func(is bool) {
@@ -452,7 +452,7 @@ func TestDependenciesDown(t *testing.T) {
 		}
 		down(true)
 		o := w.dispatch(d)
-		if o.Status != api.Held && (dep != api.DepStore || o.Status != api.Refused) || len(w.prov.Ledger()) != 0 {
+		if o.Status != api.Held && (dep != api.DepStore && dep != api.DepIdentity || o.Status != api.Refused) || len(w.prov.Ledger()) != 0 {
 			t.Errorf("%s down: %s [%s], %d effects", dep, o.Status, codes(o.Refusals), len(w.prov.Ledger()))
 		}
 		if _, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 2)); err == nil {

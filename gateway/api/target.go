@@ -90,6 +90,9 @@ const (
 	DepPolicy Dependency = "policy" // policy version and risk labels
 	DepAudit  Dependency = "audit"
 	DepClock  Dependency = "clock" // the deployment's, so the lab stops it without the target
+	// DepIdentity is the look-up of people and agents by name. Authenticating a
+	// caller is no part of it.
+	DepIdentity Dependency = "identity"
 )
 
 // A Step is a point in the handling of a dispatch.

@@ -1,7 +1,7 @@
 // Package lab puts the built-in gateway into a world that can be disturbed: a
-// store, a policy and an audit log that fail on demand, crashes at named steps,
-// restarts, second instances, and concurrent callers with a fixed schedule. It
-// implements api.Lab; nothing in it reaches into a decision.
+// store, a policy, an audit log and a register of names that fail on demand,
+// crashes at named steps, restarts, second instances, and concurrent callers with
+// a fixed schedule. It implements api.Lab; nothing in it reaches into a decision.
 package lab
 
 import (
@@ -46,12 +46,12 @@ func deploy(ctx context.Context, m modes.Mode, d api.Deployment, s store.Store) 
 	l.config = gateway.Config{
 		Mode: m, Deployment: d, Keys: keys, Version: Version, Reach: l.reach,
 		Approvals: faultyStore{s, func(string) api.Dependency { return api.DepStore }, l.faults},
-		Registry: faultyStore{s, func(kind string) api.Dependency {
+		Registry: byName{faultyStore{s, func(kind string) api.Dependency {
 			if kind == "policy" {
 				return api.DepPolicy
 			}
 			return ""
-		}, l.faults},
+		}, l.faults}},
 		Audit: faultyLog{audit.NewMemory(), l.faults},
 	}
 	l.front = &front{}
@@ -230,6 +230,19 @@ func (f faultyStore) Next(ctx context.Context, name string) (int64, error) {
 }
 
 func (f faultyStore) Close() error { return f.s.Close() }
+
+// byName fails the look-up of people and agents by name as well. A caller is
+// found by its token, with Find.
+type byName struct{ faultyStore }
+
+func (b byName) Get(ctx context.Context, kind, id string) (store.Row, error) {
+	if kind == "principal" {
+		if err := b.faults.check(api.DepIdentity); err != nil {
+			return store.Row{}, err
+		}
+	}
+	return b.faultyStore.Get(ctx, kind, id)
+}
 
 type faultyLog struct {
 	audit.Log

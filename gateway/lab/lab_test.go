@@ -195,7 +195,7 @@ func TestSecond(t *testing.T) {
 // TestFault: a dependency that is down fails closed where the design says so, and
 // works again afterwards.
 func TestFault(t *testing.T) {
-	for _, dep := range []api.Dependency{api.DepStore, api.DepPolicy, api.DepAudit} {
+	for _, dep := range []api.Dependency{api.DepStore, api.DepPolicy, api.DepAudit, api.DepIdentity} {
 		w := deploy(t, "M8")
 		d := w.approved(t)
 		w.Lab.Fault(dep, api.FaultDown)
@@ -221,6 +221,16 @@ func TestFault(t *testing.T) {
 		if status, err := dispatch(ctx, w.Target, d); err != nil || status != want || len(w.prov.Ledger()) != 0 {
 			t.Errorf("the consumption is written and answered with an error: %s, %v, want %s", status, err, want)
 		}
+	}
+	// A caller is found without a look-up by name; the person behind it is not.
+	w = deploy(t, "M3")
+	d = w.approved(t)
+	w.Lab.Fault(api.DepIdentity, api.FaultDown)
+	if _, err := w.Target.Propose(ctx, api.Auth{Token: "agent"}, d.Action); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("M3, a proposal without names: %v", err)
+	}
+	if status, err := dispatch(ctx, w.Target, d); err != nil || status != api.Executed {
+		t.Errorf("M3 without names: %s, %v", status, err)
 	}
 	// What a design does not look at does not stop it.
 	w = deploy(t, "M3")
