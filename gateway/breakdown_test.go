@@ -62,7 +62,7 @@ func TestCheckThatPanics(t *testing.T) {
 		"get approval":    "closed/panic",
 		"find credential": "closed/panic",
 		"find approver":   "closed/panic",
-		"find suspension": "closed/panic",
+		"get place":       "closed/panic",
 		"get disabled":    "closed/panic",
 		"get revocation":  "closed/panic",
 		"get use":         "closed/panic",

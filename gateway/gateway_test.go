@@ -138,6 +138,64 @@ func (w *world) removePasskeys(person string) {
 
 func errOf[T any](_ T, err error) error { return err }
 
+// TestPlacesOfOthers: an agent names its runs and calls as it likes, and ends no
+// approval but its own by doing so.
+func TestPlacesOfOthers(t *testing.T) {
+	for _, who := range []string{"agent-b", "agent-x"} {
+		w := newWorld(t, "M9")
+		d := w.approved(w.action("pay", 1))
+		if _, err := w.target.Propose(ctx, auth(who), d.Action); err != nil {
+			t.Errorf("%s proposes in a run of the same name: %v", who, err)
+		}
+		w.expect("after a proposal by "+who, d, api.Executed, "", 1)
+	}
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	w.pending(d.Action)
+	w.expect("after a proposal of its own", d, api.Refused, "suspension/differs", 0)
+}
+
+// sized counts the bytes of the rows that a store hands out.
+type sized struct {
+	store.Store
+	read int
+}
+
+func (s *sized) Get(ctx context.Context, kind, id string) (store.Row, error) {
+	r, err := s.Store.Get(ctx, kind, id)
+	s.read += len(r.Body)
+	return r, err
+}
+
+func (s *sized) Find(ctx context.Context, kind, key string) ([]store.Row, error) {
+	rows, err := s.Store.Find(ctx, kind, key)
+	for _, r := range rows {
+		s.read += len(r.Body)
+	}
+	return rows, err
+}
+
+// TestManySuspensionsOfOnePlace: what a dispatch reads does not grow with the
+// number of times that its call was proposed.
+func TestManySuspensionsOfOnePlace(t *testing.T) {
+	s := &sized{Store: store.NewMemory()}
+	w := newWorldOn(t, "M9", s)
+	a := w.action("pay", 1)
+	var read [2]int
+	for i := range read {
+		for range 10 * i {
+			w.pending(a)
+		}
+		d := w.approved(a)
+		s.read = 0
+		w.dispatch(d)
+		read[i] = s.read
+	}
+	if read[1] > read[0]*11/10 {
+		t.Errorf("a dispatch reads %d bytes, and %d after ten more proposals", read[0], read[1])
+	}
+}
+
 func TestAdminRefuses(t *testing.T) {
 	w := newWorld(t, "M9")
 	for name, e := range map[string]api.Event{
@@ -508,5 +566,62 @@ func TestCancelled(t *testing.T) {
 	}
 	if n := len(w.prov.Ledger()); n != 0 {
 		t.Errorf("%d effects", n)
+	}
+}
+
+// between is a store in which something happens once, before a row of a kind is
+// read or made.
+type between struct {
+	store.Store
+	op, kind string
+	do       func()
+}
+
+func (b *between) at(op, kind string) {
+	if f := b.do; f != nil && b.op == op && b.kind == kind {
+		b.do = nil
+		f()
+	}
+}
+
+func (b *between) Get(ctx context.Context, kind, id string) (store.Row, error) {
+	b.at("get", kind)
+	return b.Store.Get(ctx, kind, id)
+}
+
+func (b *between) Create(ctx context.Context, r store.Row) (store.Row, error) {
+	b.at("create", r.Kind)
+	return b.Store.Create(ctx, r)
+}
+
+func (b *between) Update(ctx context.Context, r store.Row) (store.Row, error) {
+	b.at("update", r.Kind)
+	return b.Store.Update(ctx, r)
+}
+
+// TestTwoProposalsOfOneCall: of two that are stored at the same time the one
+// suspended last counts, whichever is stored last.
+func TestTwoProposalsOfOneCall(t *testing.T) {
+	for _, op := range []string{"get", "create", "update"} {
+		s := &between{Store: store.NewMemory(), op: op, kind: "place"}
+		w := newWorldOn(t, "M9", s)
+		a := w.action("pay", 1)
+		if op == "update" {
+			w.pending(a)
+		}
+		var newer string
+		s.do = func() { newer = w.pending(a) }
+		older := w.pending(a)
+		for _, id := range []string{newer, older} {
+			err := w.decide(id, "approver-p", api.Approve)
+			if id == older {
+				if refusedBy(err) != "suspension/differs" {
+					t.Errorf("%s: the older is decided: %v", op, err)
+				}
+				continue
+			}
+			must(t, err)
+		}
+		w.expect(op+": the newer", w.collect(a, newer), api.Executed, "", 1)
 	}
 }

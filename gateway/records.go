@@ -22,7 +22,8 @@ type jsonText = json.RawMessage
 
 // Kinds of rows.
 const (
-	kindSuspension = "suspension" // key: run, step, call
+	kindSuspension = "suspension"
+	kindPlace      = "place"      // id: tenant, agent, run, step, call; its newest suspension
 	kindApproval   = "approval"   // id: permit; key: run. Created once: the decision.
 	kindWindow     = "window"     // id: permit; key: requester
 	kindRevocation = "revocation" // id: permit
@@ -149,16 +150,43 @@ func (r records) Window(ctx context.Context, requester string) (modes.Approval, 
 	return r.Approval(ctx, rows[0].ID)
 }
 
-func (r records) Latest(ctx context.Context, run, step, call string) (modes.Suspended, error) {
-	rows, err := r.s.Find(ctx, kindSuspension, joined(run, step, call))
+func placeID(p modes.Place) string { return joined(p.Tenant, p.Agent, p.Run, p.Step, p.Call) }
+
+// Latest reads one small row, however often and with however much a place was
+// suspended.
+func (r records) Latest(ctx context.Context, p modes.Place) (modes.Suspended, error) {
+	id, _, err := get[string](ctx, r.s, kindPlace, placeID(p))
 	if err != nil {
-		return modes.Suspended{}, answered(err)
+		return modes.Suspended{}, err
 	}
-	if len(rows) == 0 {
-		return modes.Suspended{}, api.ErrNotFound
+	at, err := suspendedAt(id)
+	return modes.Suspended{ID: id, At: at}, err
+}
+
+// suspend stores a suspension, and that it is the newest of its place unless a
+// newer one was stored meanwhile.
+func (r records) suspend(ctx context.Context, p modes.Place, sus suspension) error {
+	if _, err := create(ctx, r.s, kindSuspension, sus.ID, "", sus); err != nil {
+		return err
 	}
-	at, err := suspendedAt(rows[0].ID)
-	return modes.Suspended{ID: rows[0].ID, At: at}, err
+	for {
+		id, row, err := get[string](ctx, r.s, kindPlace, placeID(p))
+		switch {
+		case errors.Is(err, api.ErrNotFound):
+			_, err = create(ctx, r.s, kindPlace, placeID(p), "", sus.ID)
+		case err != nil:
+			return err
+		default:
+			newest, bad := suspendedAt(id)
+			if bad != nil || newest > sus.At {
+				return bad
+			}
+			_, err = update(ctx, r.s, row, sus.ID)
+		}
+		if !errors.Is(err, api.ErrConflict) { // another instance was first
+			return err
+		}
+	}
 }
 
 // suspensionID names the suspension made at an instant of the store's counter.

@@ -107,7 +107,7 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 		h := sha256.Sum256(sus.Envelope)
 		sus.Challenge = h[:]
 	}
-	if _, err := create(ctx, g.records.s, kindSuspension, sus.ID, joined(s.Action.Run, s.Action.Step, s.Action.Call), sus); err != nil {
+	if err := g.records.suspend(ctx, g.mode.PlaceOf(e.Tenant, e.Agent, s.Action), sus); err != nil {
 		return api.Pending{}, err
 	}
 	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil

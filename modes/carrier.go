@@ -42,7 +42,7 @@ var carriers = map[CarrierName]carrier{
 		return s.Records.Window(s.context(), s.Caller.ActsFor)
 	}},
 	CarryDerived: stored{func(s *Situation) (Approval, error) {
-		latest, err := s.Records.Latest(s.context(), s.Action.Run, s.Action.Step, s.Action.Call)
+		latest, err := s.Records.Latest(s.context(), s.Mode.PlaceOf(s.Caller.Tenant, s.Caller.ID, s.Action))
 		if err != nil {
 			return Approval{}, err
 		}

@@ -329,15 +329,16 @@ func checkCall(s *Situation) (string, string) {
 }
 
 func checkSuspension(s *Situation) (string, string) {
-	latest, err := s.Records.Latest(s.context(), s.Action.Run, s.Action.Step, s.Action.Call)
+	e := s.Evidence.Envelope
+	latest, err := s.Records.Latest(s.context(), s.Mode.PlaceOf(e.Tenant, e.Agent, s.Action))
 	switch {
 	case unavailable(err):
 		return CodeUnavailable, "suspensions cannot be read now"
 	case err != nil:
 		return "none", "this call was never suspended"
-	case s.Evidence.Envelope.SuspendedAt == 0:
+	case e.SuspendedAt == 0:
 		return "absent", "the approval names no suspension"
-	case s.Evidence.Envelope.SuspendedAt != latest.At:
+	case e.SuspendedAt != latest.At:
 		return "differs", "the approval is for another suspension of this call"
 	}
 	return "", ""

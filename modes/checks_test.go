@@ -135,7 +135,9 @@ func checkRows() []row {
 		{name: "set of approvers down", change: down("Approvers"), want: "duties/unavailable"},
 		{name: "no approvers", change: func(_ *Situation, w *fakeWorld) { w.approvers = nil }, want: "duties/no_approvers"},
 		{name: "approver unknown", change: func(_ *Situation, w *fakeWorld) { w.people = nil }, want: "duties/unknown"},
-		{name: "the agent itself", envelope: func(e *Envelope) { e.Agent = testApprover }, change: func(s *Situation, _ *fakeWorld) { s.Caller.ID = testApprover }, want: "duties/self"},
+		{name: "the agent itself", envelope: func(e *Envelope) { e.Agent = testApprover }, change: func(s *Situation, w *fakeWorld) {
+			s.Caller.ID, w.owner[1] = testApprover, testApprover
+		}, want: "duties/self"},
 		{name: "the requester", envelope: func(e *Envelope) { e.Requester = testApprover }, want: "duties/requester"},
 		{name: "a delegate of the requester", change: actsFor("requester-r"), want: "duties/delegate"},
 		{name: "a delegate of the agent", change: actsFor(testAgent), want: "duties/delegate"},
@@ -157,6 +159,8 @@ func checkRows() []row {
 
 		{name: "suspensions down", change: down("Latest"), want: "suspension/unavailable"},
 		{name: "never suspended", change: func(_ *Situation, w *fakeWorld) { w.place[1] = "step-2" }, want: "suspension/none"},
+		{name: "only another agent's call of that name was suspended", change: func(_ *Situation, w *fakeWorld) { w.owner[1] = "agent-b" }, want: "suspension/none"},
+		{name: "only another tenant's call of that name was suspended", change: func(_ *Situation, w *fakeWorld) { w.owner[0] = "tenant-2" }, want: "suspension/none"},
 		{name: "no suspension approved", envelope: func(e *Envelope) { e.SuspendedAt = 0 }, want: "suspension/absent"},
 		{name: "suspended again", change: func(_ *Situation, w *fakeWorld) { w.latest.At = 8 }, want: "suspension/differs"},
 

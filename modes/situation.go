@@ -66,12 +66,25 @@ type Records interface {
 	ApprovalOfRun(ctx context.Context, run string) (Approval, error)
 	// Window returns the newest step-up of a requester.
 	Window(ctx context.Context, requester string) (Approval, error)
-	// Latest returns the newest suspension of (run, step, call).
-	Latest(ctx context.Context, run, step, call string) (Suspended, error)
+	// Latest returns the newest suspension of a place.
+	Latest(ctx context.Context, p Place) (Suspended, error)
 	// Permit returns the permit id that an approval of a suspension has.
 	Permit(ctx context.Context, suspension string) (string, error)
 	Spent(ctx context.Context, issuer, audience, permit string) (bool, error)
 	Revoked(ctx context.Context, permit string) (bool, error)
+}
+
+// A Place is where suspensions follow each other: the newest ends the others.
+type Place struct{ Tenant, Agent, Run, Step, Call string }
+
+// PlaceOf returns the place of an agent's call. Runs, steps and calls are named by
+// agents, so that a design that binds the agent keeps those of each apart: nobody
+// else's proposal ends its approvals. Any other design has one place for all.
+func (m Mode) PlaceOf(tenant, agent string, a api.Action) Place {
+	if !m.Has(api.BindAgent) {
+		tenant, agent = "", ""
+	}
+	return Place{tenant, agent, a.Run, a.Step, a.Call}
 }
 
 // Suspended identifies a suspension.

@@ -181,6 +181,7 @@ func (r row) situation() (*Situation, error) {
 		latest:    Suspended{ID: "s-1", At: 7},
 		permit:    a.ID,
 		place:     [3]string{"run-1", "step-1", "call-1"},
+		owner:     [2]string{"tenant-1", testAgent},
 		people:    map[string]api.Principal{testApprover: {ID: testApprover, Role: api.RolePerson, Tenant: "tenant-1"}},
 		approvers: []string{testApprover},
 		creds:     []passkey.Credential{c.cred},
@@ -210,7 +211,8 @@ type fakeWorld struct {
 	latest                    Suspended
 	permit                    string // of the latest suspension
 	place                     [3]string
-	spent, revoked            string // a permit
+	owner                     [2]string // of the place: tenant, agent
+	spent, revoked            string    // a permit
 	people                    map[string]api.Principal
 	disabled                  string // an agent
 	approvers                 []string
@@ -246,11 +248,11 @@ func (w *fakeWorld) Window(_ context.Context, requester string) (Approval, error
 	return find(w, "Window", w.windows, requester)
 }
 
-func (w *fakeWorld) Latest(_ context.Context, run, step, call string) (Suspended, error) {
+func (w *fakeWorld) Latest(_ context.Context, p Place) (Suspended, error) {
 	if err := w.fails("Latest"); err != nil {
 		return Suspended{}, err
 	}
-	if w.place != [3]string{run, step, call} {
+	if w.place != [3]string{p.Run, p.Step, p.Call} || p.Agent != "" && [2]string{p.Tenant, p.Agent} != w.owner {
 		return Suspended{}, api.ErrNotFound
 	}
 	return w.latest, nil
