@@ -12,6 +12,18 @@ var _ = family(Family{
 	Variants: []Variant{
 		queued("agent_disabled_while_the_call_waits", "the agent is disabled between approval and dispatch",
 			"online", []string{"incident 29"}, func(s *Stage, c *Call) { s.Disable(c.Agent) }),
+		{
+			Name:    "asking_agents_parent_disabled_while_the_call_waits",
+			Summary: "the agent for which the asking agent works is disabled between approval and dispatch",
+			Uses:    []Capability{UseDelay}, Stopped: stopped("online"),
+			Success: []string{"stale", "none"}, References: []string{"incident 29"},
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0).By(s.agents[agentSub]))
+				s.Tamper()
+				s.Disable(s.agents[agentA])
+				s.Dispatch(m)
+			},
+		},
 		queued("approval_withdrawn_while_the_call_waits", "the approval is withdrawn between approval and dispatch",
 			"online", []string{"incident 29"}, func(s *Stage, c *Call) { s.Revoke(c) }),
 		queued("policy_changed_while_the_call_waits", "the policy is tightened between approval and dispatch",
@@ -85,6 +97,11 @@ var _ = family(Family{
 				other := *c
 				other.Action.Tool = s.Scenario.SiblingTool
 				s.RaiseRisk(&other, "critical")
+			}),
+		unmoved("policy_changed_and_changed_back_while_the_call_waits", "the policy is tightened and put back, so that what is in force at dispatch is what was approved under",
+			func(s *Stage, _ *Call) {
+				s.ChangePolicy("policy-2")
+				s.ChangePolicy(firstPolicy)
 			}),
 		unmoved("another_agent_disabled_while_the_call_waits", "another agent of the same person is disabled",
 			func(s *Stage, _ *Call) { s.Disable(s.agents[agentB]) }),

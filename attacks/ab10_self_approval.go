@@ -60,6 +60,11 @@ var _ = family(Family{
 			delegate, "who:delegate"),
 		decidedBy("person_who_is_no_approver_decides", "a person of the tenant who is not in its set of approvers approves it", requester2, "who:not_approver"),
 		decidedBy("delegate_of_the_requester_decides", "a delegate of the requester approves it", delegate, "who:delegate"),
+		decidedBy("delegate_of_a_delegate_decides", "a delegate of the requester's delegate approves it", subDelegate, "who:delegate"),
+		askedByDeputy("delegate_asks_and_another_delegate_decides", "an agent of the requester's delegate asks, and another delegate of the same person approves it",
+			delegate2),
+		askedByDeputy("delegate_asks_and_the_person_it_acts_for_decides", "an agent of the requester's delegate asks, and the person for whom the delegate acts approves it",
+			requester),
 		{
 			Name:    "empty_set_of_approvers_means_anyone",
 			Summary: "the tenant has no approvers, and some person decides",
@@ -82,6 +87,16 @@ var _ = family(Family{
 			c := s.Call(0).By(s.agents[agentX])
 			s.Propose(c)
 			s.ReviewBy(c, delegate)
+			s.Dispatch(s.Collect(c))
+		},
+	}, {
+		Name:    "delegate_of_a_delegate_decides_for_somebody_else",
+		Summary: "a delegate of the requester's delegate approves what an agent of another person asks",
+		Effects: 1,
+		Run: func(s *Stage) {
+			c := s.Call(0).By(s.agents[agentX])
+			s.Propose(c)
+			s.ReviewBy(c, subDelegate)
 			s.Dispatch(s.Collect(c))
 		},
 	}, {
@@ -128,6 +143,21 @@ func decidedUnknown(name, summary, person, success string) Variant {
 			s.Down(api.DepIdentity)
 			s.ReviewBy(c, person)
 			s.Up(api.DepIdentity)
+			s.Dispatch(s.Collect(c))
+		},
+	}
+}
+
+// askedByDeputy has the agent of the requester's delegate ask.
+func askedByDeputy(name, summary, person string) Variant {
+	return Variant{
+		Name: name, Summary: summary, Uses: []Capability{UsePerson}, Stopped: stopped("duties"),
+		Success: []string{"who:delegate", "none"}, References: []string{"NIST SP 800-53 AC-5"},
+		Run: func(s *Stage) {
+			c := s.Call(0).By(s.agents[agentDeleg])
+			s.Propose(c)
+			s.Tamper()
+			s.ReviewBy(c, person)
 			s.Dispatch(s.Collect(c))
 		},
 	}

@@ -32,7 +32,10 @@ const (
 	approver    = "approver-p"
 	approver2   = "approver-2"
 	delegate    = "delegate-d" // acts for the requester; may approve other people's requests
-	outsider    = "person-q"   // enrolled in the tenant without approvers
+	delegate2   = "delegate-2" // another delegate of the requester
+	subDelegate = "delegate-of-a-delegate"
+	agentDeleg  = "agent-deputy" // an agent of the requester's delegate
+	outsider    = "person-q"     // enrolled in the tenant without approvers
 	tenant      = "tenant-1"
 	soloTenant  = "tenant-2"
 	twinTenant  = "tenant-3"
@@ -52,6 +55,9 @@ var cast = []api.Principal{
 	{ID: approver2, Role: api.RolePerson, Tenant: tenant, Approver: true},
 	{ID: twinsPerson, Role: api.RolePerson, Tenant: twinTenant, Approver: true},
 	{ID: delegate, Role: api.RolePerson, Tenant: tenant, ActsFor: requester, Approver: true},
+	{ID: delegate2, Role: api.RolePerson, Tenant: tenant, ActsFor: requester, Approver: true},
+	{ID: subDelegate, Role: api.RolePerson, Tenant: tenant, ActsFor: delegate, Approver: true},
+	{ID: agentDeleg, Role: api.RoleAgent, Tenant: tenant, ActsFor: delegate},
 	{ID: outsider, Role: api.RolePerson, Tenant: soloTenant},
 }
 

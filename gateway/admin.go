@@ -51,6 +51,9 @@ func (g *Gateway) Admin(ctx context.Context, auth api.Auth, e api.Event) error {
 		if e.Value == "" || subject == "" {
 			return fmt.Errorf("%w: a risk label names the tool and the label", api.ErrInvalid)
 		}
+		if !g.hasTool(subject) {
+			return fmt.Errorf("%w: there is no tool %q to label", api.ErrInvalid, subject)
+		}
 		return g.registry.changePolicy(ctx, func(p *modes.Policy) {
 			if p.Risk == nil {
 				p.Risk = map[string]string{}
@@ -61,6 +64,16 @@ func (g *Gateway) Admin(ctx context.Context, auth api.Auth, e api.Event) error {
 		return g.removeCredentials(ctx, subject)
 	}
 	return fmt.Errorf("%w: there is no administrative event %q", api.ErrInvalid, e.Kind)
+}
+
+// hasTool reports whether the table has a tool of this name: audience/tool.
+func (g *Gateway) hasTool(name string) bool {
+	for n := range g.tools {
+		if n.audience+"/"+n.name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // once makes a repeated event harmless.

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -116,7 +117,7 @@ func TestApproverWhoCannotBeLookedUp(t *testing.T) {
 	s.fails = ""
 	must(t, w.decide(id, "approver-p", api.Approve))
 	s.fails = "get principal"
-	w.expect("at dispatch", w.collect(a, id), api.Refused, "duties/unknown", 0)
+	w.expect("at dispatch", w.collect(a, id), api.Refused, "duties/unknown online/unavailable", 0)
 	s.fails = ""
 	w.expect("found again", w.collect(a, id), api.Executed, "", 1)
 }
@@ -165,8 +166,8 @@ func TestSubagents(t *testing.T) {
 	for _, p := range [][2]string{{"agent-1", "agent-2"}, {"agent-2", "agent-1"}} {
 		w.enrol(api.Principal{ID: p[0], Role: api.RoleAgent, Tenant: "tenant-1", ActsFor: p[1], Key: people()[0].Key})
 	}
-	if _, err := w.target.Propose(ctx, auth("agent-1"), w.action("pay", 1)); !errors.Is(err, api.ErrForbidden) {
-		t.Errorf("agents that act for each other: %v, want it forbidden", err)
+	if _, err := w.target.Propose(ctx, auth("agent-1"), w.action("pay", 1)); refusedBy(err) != "online/delegation" {
+		t.Errorf("agents that act for each other: %v", err)
 	}
 }
 
@@ -194,4 +195,129 @@ func TestWindowOfNobody(t *testing.T) {
 	if p, err = w.target.Propose(ctx, auth("agent-2"), w.action("pay", 2)); err != nil || p.State != api.StatePending {
 		t.Errorf("another agent's proposal: %s, %v", p.State, err)
 	}
+}
+
+// TestDuties: whoever acts for whom, one person is never at both ends, and where
+// nobody can say who is at an end, nobody decides.
+func TestDuties(t *testing.T) {
+	for _, x := range []struct {
+		name             string
+		worksFor, people string // "person:acts for", separated by blanks
+		decides, want    string
+	}{
+		{"a delegate", "alice", "alice: bob:alice", "bob", "delegate"},
+		{"a delegate of a delegate", "alice", "alice: bob:alice carol:bob", "carol", "delegate"},
+		{"two delegates of one person", "bob", "alice: bob:alice carol:alice", "carol", "delegate"},
+		{"the person whose delegate asks", "bob", "alice: bob:alice", "alice", "delegate"},
+		{"a delegate of an agent", "agent-a", "dan:agent-a", "dan", "delegate"},
+		{"the requester in another case", "Alice", "alice:", "alice", "no_requester"},
+		{"the requester with a blank", "alice ", "alice:", "alice", "no_requester"},
+		{"no requester", "", "alice:", "alice", "no_requester"},
+		{"a requester whom nobody knows", "nobody", "alice:", "alice", "no_requester"},
+		{"a delegate of somebody in another case", "alice", "alice: bob:Alice", "bob", "unknown"},
+		{"a delegate of somebody else", "alice", "alice: dave: bob:dave", "bob", ""},
+		{"somebody else", "agent-a", "dan:", "dan", ""},
+	} {
+		w := newWorld(t, "M9")
+		for _, p := range strings.Fields(x.people) {
+			id, actsFor, _ := strings.Cut(p, ":")
+			w.enrol(api.Principal{ID: id, Role: api.RolePerson, Tenant: "tenant-1", Approver: true, ActsFor: actsFor})
+		}
+		w.enrol(api.Principal{ID: "agent-z", Role: api.RoleAgent, Tenant: "tenant-1", ActsFor: x.worksFor, Key: people()[0].Key})
+		p, err := w.target.Propose(ctx, auth("agent-z"), w.action("pay", 1))
+		must(t, err)
+		want := "<nil>"
+		if x.want != "" {
+			want = "duties/" + x.want
+		}
+		if got := refusedBy(w.decide(p.Suspension, x.decides, api.Approve)); got != want {
+			t.Errorf("%s: %s, want %s", x.name, got, want)
+		}
+	}
+}
+
+// TestDisabledAgent: neither a disabled agent nor one that works for it asks,
+// tries or reads anything, where the design asks whether authority holds.
+func TestDisabledAgent(t *testing.T) {
+	for _, mode := range []string{"M9", "M9-online"} {
+		for _, agent := range []string{"agent-a", "agent-sub"} {
+			w := newWorld(t, mode)
+			w.enrol(api.Principal{ID: "agent-sub", Role: api.RoleAgent, Tenant: "tenant-1", ActsFor: "agent-a", Key: people()[0].Key})
+			must(t, w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-a"}))
+			_, proposed := w.target.Propose(ctx, auth(agent), w.action("pay", 1))
+			_, tried := w.target.Preview(ctx, auth(agent), w.action("pay", 1))
+			read, err := w.target.Dispatch(ctx, auth(agent), api.Dispatch{Action: w.action("read", 1), RequestID: "req-read"})
+			must(t, err)
+			want, status := "online/agent_disabled", api.Refused
+			if mode != "M9" {
+				want, status = "<nil>", api.Executed
+			}
+			if refusedBy(proposed) != want || refusedBy(tried) != want || read.Status != status {
+				t.Errorf("%s, %s: proposed %v, tried %v, read %s", mode, agent, proposed, tried, read.Status)
+			}
+		}
+	}
+}
+
+// TestWhoDeclines: a no is for good, so that it takes somebody whom the request
+// concerns.
+func TestWhoDeclines(t *testing.T) {
+	for person, want := range map[string]error{"approver-p": nil, "requester-r": nil, "intern": api.ErrForbidden, "lead": nil} {
+		w := newWorld(t, "M9")
+		w.enrol(api.Principal{ID: "intern", Role: api.RolePerson, Tenant: "tenant-1"})
+		w.enrol(api.Principal{ID: "lead", Role: api.RolePerson, Tenant: "tenant-1"})
+		w.enrol(api.Principal{ID: "agent-l", Role: api.RoleAgent, Tenant: "tenant-1", ActsFor: "lead", Key: people()[0].Key})
+		agent := "agent-a"
+		if person == "lead" {
+			agent = "agent-l"
+		}
+		p, err := w.target.Propose(ctx, auth(agent), w.action("pay", 1))
+		must(t, err)
+		if err := w.decide(p.Suspension, person, api.Decline); !errors.Is(err, want) {
+			t.Errorf("%s declines: %v, want %v", person, err, want)
+		}
+		if want == nil {
+			continue
+		}
+		if err := w.decide(p.Suspension, "approver-p", api.Approve); err != nil {
+			t.Errorf("after %s: %v", person, err)
+		}
+	}
+	w := newWorld(t, "M9-duties")
+	w.enrol(api.Principal{ID: "intern", Role: api.RolePerson, Tenant: "tenant-1"})
+	must(t, w.decide(w.pending(w.action("pay", 1)), "intern", api.Decline))
+}
+
+// TestApproverEnrolledLater: whoever became an approver after the request was made
+// is not among those who were asked.
+func TestApproverEnrolledLater(t *testing.T) {
+	w := newWorld(t, "M9")
+	id := w.pending(w.action("pay", 1))
+	v, err := w.target.View(ctx, auth("approver-p"), id)
+	must(t, err)
+	w.enrol(api.Principal{ID: "approver-new", Role: api.RolePerson, Tenant: "tenant-1", Approver: true})
+	var options map[string]map[string]json.RawMessage
+	must(t, json.Unmarshal(v.Assertion, &options))
+	delete(options["publicKey"], "allowCredentials")
+	text, err := json.Marshal(options)
+	must(t, err)
+	assertion, err := w.keys["approver-new"].Assert(text)
+	must(t, err)
+	d := api.Decision{Suspension: id, Verdict: api.Approve, Assertion: assertion}
+	if got := refusedBy(w.target.Decide(ctx, auth("approver-new"), d)); got != "duties/not_asked" {
+		t.Errorf("the decision: %s", got)
+	}
+}
+
+// TestPolicyChangedAndChangedBack: what counts is what is in force.
+func TestPolicyChangedAndChangedBack(t *testing.T) {
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	for _, e := range []api.Event{
+		{Kind: api.EventPolicyChange, Value: "policy-2"}, {Kind: api.EventPolicyChange, Value: "policy-1"},
+		{Kind: api.EventRiskLabel, Subject: "bank.example/pay", Value: "denied"}, {Kind: api.EventRiskLabel, Subject: "bank.example/pay", Value: "high"},
+	} {
+		must(t, w.target.Admin(ctx, auth("admin"), e))
+	}
+	w.expect("put back", d, api.Executed, "", 1)
 }

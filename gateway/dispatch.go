@@ -61,6 +61,9 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		return api.Outcome{Status: api.Refused, Refusals: broken}, nil
 	}
 	if covered || !g.gated(t.Tool, a) {
+		if code, detail := g.disabled(ctx, caller); code != "" && !covered {
+			return refusedBy(api.BindOnline, code, detail), nil
+		}
 		return g.send(ctx, s, requestID)
 	}
 	entry := api.AuditEntry{

@@ -202,6 +202,7 @@ func TestAdminRefuses(t *testing.T) {
 		"unknown kind":     {Kind: "promote"},
 		"enrol nobody":     {Kind: api.EventEnrol},
 		"no id":            {Kind: api.EventEnrol, Principal: &api.Principal{Role: api.RoleAgent, Token: "t"}},
+		"label of no tool": {Kind: api.EventRiskLabel, Subject: "bank.example/Pay", Value: "denied"},
 		"no token":         {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Role: api.RoleAgent}},
 		"no role":          {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Token: "t"}},
 		"control in id":    {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n\n", Role: api.RoleAgent, Token: "t"}},

@@ -119,20 +119,25 @@ func TestMachine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		propose := func(t *rapid.T, a api.Action) {
+			if !m.disabled {
+				m.add(a, w.pending(a))
+			} else if _, err := w.target.Propose(ctx, auth("agent-a"), a); refusedBy(err) != "online/agent_disabled" {
+				t.Fatalf("a disabled agent proposes: %v", err)
+			}
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"propose": func(t *rapid.T) {
-				a := w.action("pay", rapid.IntRange(1, 3).Draw(t, "amount"))
-				m.add(a, w.pending(a))
+				propose(t, w.action("pay", rapid.IntRange(1, 3).Draw(t, "amount")))
 			},
-			"propose again": func(t *rapid.T) {
-				c := m.pick(t)
-				m.add(c.action, w.pending(c.action))
-			},
-			"approve": func(t *rapid.T) { decide(t, api.Approve) },
-			"decline": func(t *rapid.T) { decide(t, api.Decline) },
+			"propose again": func(t *rapid.T) { propose(t, m.pick(t).action) },
+			"approve":       func(t *rapid.T) { decide(t, api.Approve) },
+			"decline":       func(t *rapid.T) { decide(t, api.Decline) },
 			"approve and dispatch": func(t *rapid.T) {
 				a := w.action("wire", 1)
-				m.add(a, w.pending(a))
+				if propose(t, a); m.disabled {
+					return
+				}
 				c := m.calls[len(m.calls)-1]
 				if err := w.decide(c.id, "approver-p", api.Approve); err != nil {
 					t.Fatal(err)

@@ -29,6 +29,9 @@ func (g *Gateway) Propose(ctx context.Context, auth api.Auth, a api.Action) (api
 	if !g.gated(t.Tool, a) {
 		return api.Pending{State: api.StateExempt}, nil
 	}
+	if err := g.mayAct(ctx, caller); err != nil {
+		return api.Pending{}, err
+	}
 	s := g.situate(ctx, caller, auth, a, api.Carried{}, t)
 	if r, ok := modes.Recheck(s, api.BindStrict); !ok {
 		return api.Pending{}, &api.RefusedError{Refusals: []api.Refusal{r}}
@@ -55,6 +58,23 @@ func (g *Gateway) Propose(ctx context.Context, auth api.Auth, a api.Action) (api
 		}
 	}
 	return g.suspend(ctx, s, t)
+}
+
+// disabled says that an agent was disabled, or one that it works for, or that this
+// is not known, where the design asks whether authority still holds.
+func (g *Gateway) disabled(ctx context.Context, caller api.Principal) (code, detail string) {
+	if !g.mode.Has(api.BindOnline) {
+		return "", ""
+	}
+	return modes.Disabled(ctx, g.registry, caller.ID)
+}
+
+// mayAct refuses such an agent.
+func (g *Gateway) mayAct(ctx context.Context, caller api.Principal) error {
+	if code, detail := g.disabled(ctx, caller); code != "" {
+		return api.Refuse(api.BindOnline, code, detail)
+	}
+	return nil
 }
 
 // suspend makes the envelope and the view, and stores the suspension.
@@ -113,15 +133,11 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil
 }
 
-// maxDelegation is how many agents may stand between an agent and the person it
-// works for.
-const maxDelegation = 8
-
 // requester finds on whose behalf an agent asks: for an agent of an agent, the
 // person at the end. Otherwise that person could decide a request of its own, made
 // through a second agent.
 func (g *Gateway) requester(ctx context.Context, agent api.Principal) (string, error) {
-	for range maxDelegation {
+	for range modes.MaxDelegation + 1 {
 		next, err := g.registry.Principal(ctx, agent.ActsFor)
 		switch {
 		case errors.Is(err, api.ErrNotFound):
@@ -133,7 +149,7 @@ func (g *Gateway) requester(ctx context.Context, agent api.Principal) (string, e
 		}
 		agent = next
 	}
-	return "", fmt.Errorf("%w: %s acts for more than %d agents in a row", api.ErrForbidden, agent.ID, maxDelegation)
+	return "", fmt.Errorf("%w: %s acts for more than %d agents in a row", api.ErrForbidden, agent.ID, modes.MaxDelegation)
 }
 
 // viewDigest is the SHA-256 of the canonical view without its digest, without
@@ -157,6 +173,9 @@ func (g *Gateway) Preview(ctx context.Context, auth api.Auth, a api.Action) (api
 	}
 	t, err := g.tool(a)
 	if err != nil {
+		return nil, err
+	}
+	if err := g.mayAct(ctx, caller); err != nil {
 		return nil, err
 	}
 	s := g.situate(ctx, caller, auth, a, api.Carried{}, t)
@@ -241,6 +260,11 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	if d.Verdict == api.Decline && caller.Role == api.RoleAgent && caller.ID != sus.Agent {
 		return fmt.Errorf("%w: an agent may withdraw its own request and no other", api.ErrForbidden)
 	}
+	if d.Verdict == api.Decline && caller.Role == api.RolePerson && g.mode.Has(api.BindDuties) {
+		if err := g.mayDecline(ctx, caller.ID, e); err != nil {
+			return err
+		}
+	}
 	a := modes.Approval{
 		ID: sus.Permit, Suspension: sus.ID, Verdict: d.Verdict, Approver: caller.ID,
 		EnvelopeText: sus.Envelope, Challenge: sus.Challenge, ViewDigest: sus.View.Digest, Assertion: slices.Clone(d.Assertion),
@@ -284,6 +308,19 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	return err
 }
 
+// mayDecline refuses a person who neither asks nor may approve: saying no ends the
+// request for everybody.
+func (g *Gateway) mayDecline(ctx context.Context, person string, e modes.Envelope) error {
+	eligible, err := g.registry.Approvers(ctx, e.Tenant)
+	if err != nil {
+		return err
+	}
+	if person != e.Requester && !slices.Contains(eligible, person) {
+		return fmt.Errorf("%w: %s is neither the requester nor an approver", api.ErrForbidden, person)
+	}
+	return nil
+}
+
 // judgeDecision evaluates the bindings that speak about a decision. use, when
 // not nil, stores the authenticator's counter once everything has passed.
 func (g *Gateway) judgeDecision(ctx context.Context, a *modes.Approval, e modes.Envelope, sus suspension, d api.Decision) (out []api.Refusal, use func() error, err error) {
@@ -309,7 +346,7 @@ func (g *Gateway) judgeDecision(ctx context.Context, a *modes.Approval, e modes.
 		}
 	}
 	if g.mode.Has(api.BindDuties) {
-		if code, detail := modes.Duties(s, a.Approver, e.Agent, e.Requester, e.Tenant); code != "" {
+		if code, detail := modes.Duties(s, a.Approver, e); code != "" {
 			out = append(out, api.Refusal{Binding: api.BindDuties, Code: code, Detail: detail})
 		}
 	}

@@ -171,7 +171,7 @@ func storeCalls() []storeCall {
 	}
 	// What is spent is reconciled whether or not authority still holds; before it is
 	// sent again, this is read again.
-	standing := []string{"get disabled", "get revocation", "find credential"}
+	standing := []string{"get disabled", "get principal", "get revocation", "find credential"}
 	return []storeCall{
 		{name: "propose", mode: "M9", ready: proposal(func(*world) {})},
 		{name: "propose what was sent", mode: "M9", ready: proposal(func(w *world) {

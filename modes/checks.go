@@ -2,6 +2,7 @@ package modes
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"slices"
@@ -252,34 +253,69 @@ func checkAgent(s *Situation) (string, string) {
 }
 
 func checkDuties(s *Situation) (string, string) {
-	e := s.Evidence.Envelope
-	return Duties(s, s.Evidence.Approver, e.Agent, e.Requester, e.Tenant)
+	return Duties(s, s.Evidence.Approver, s.Evidence.Envelope)
 }
 
-// Duties decides whether approver may approve what agent asks on behalf of
-// requester (segregation of duties: NIST SP 800-53 AC-5). It returns an empty
-// code when it may.
-func Duties(s *Situation, approver, agent, requester, tenant string) (string, string) {
-	eligible, err := s.Identities.Approvers(s.context(), tenant)
+// MaxDelegation is how many may stand between somebody who acts for another and
+// the one at the end.
+const MaxDelegation = 8
+
+var errDelegation = errors.New("everybody in this line acts for somebody else")
+
+// line returns a principal and, one after the other, those it acts for. A name in
+// it that is not known is api.ErrNotFound.
+func (s *Situation) line(id string) ([]api.Principal, error) {
+	var out []api.Principal
+	for range MaxDelegation + 2 {
+		p, err := s.Identities.Principal(s.context(), id)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, p)
+		if p.ActsFor == "" {
+			return out, nil
+		}
+		id = p.ActsFor
+	}
+	return out, errDelegation
+}
+
+// Duties decides whether approver may approve what an envelope asks for
+// (segregation of duties: NIST SP 800-53 AC-5). It returns an empty code when it
+// may. Both sides are followed to the person at the end, however many act for one
+// another on the way: one person is never at both ends.
+func Duties(s *Situation, approver string, e Envelope) (string, string) {
+	eligible, err := s.Identities.Approvers(s.context(), e.Tenant)
 	if err != nil {
 		return CodeUnavailable, "the set of approvers cannot be read"
 	}
 	if len(eligible) == 0 {
 		return "no_approvers", "nobody may approve for this tenant"
 	}
-	p, err := s.Identities.Principal(s.context(), approver)
+	deciding, err := s.line(approver)
 	if err != nil {
 		return "unknown", "the approver's identity cannot be established"
 	}
 	switch {
-	case approver == agent:
+	case approver == e.Agent:
 		return "self", "the agent decided its own request"
-	case approver == requester:
+	case approver == e.Requester:
 		return "requester", "the requester decided its own request"
-	case p.ActsFor != "" && (p.ActsFor == requester || p.ActsFor == agent):
-		return "delegate", "the approver is a delegate of the requester"
+	}
+	for _, id := range []string{e.Requester, e.Agent} {
+		asking, err := s.line(id)
+		if err != nil || asking[len(asking)-1].Role != api.RolePerson {
+			return "no_requester", "the person on whose behalf the agent asks cannot be established"
+		}
+		if asking[len(asking)-1].ID == deciding[len(deciding)-1].ID {
+			return "delegate", "the approver and the requester act for one person"
+		}
+	}
+	switch {
 	case !slices.Contains(eligible, approver):
 		return "not_eligible", "the approver is not in the set of approvers"
+	case e.Type != "" && !slices.Contains(e.Approvers, approver):
+		return "not_asked", "the approver was not in the set of approvers when this was asked"
 	}
 	return "", ""
 }
@@ -367,12 +403,8 @@ func checkOnline(s *Situation) (string, string) {
 		return CodeUnavailable, "the policy cannot be read now"
 	}
 	for _, agent := range []string{e.Agent, s.Caller.ID} {
-		off, err := s.Identities.Disabled(s.context(), agent)
-		switch {
-		case err != nil:
-			return CodeUnavailable, "the register of agents cannot be read now"
-		case off:
-			return "agent_disabled", "the agent was disabled"
+		if code, detail := Disabled(s.context(), s.Identities, agent); code != "" {
+			return code, detail
 		}
 	}
 	revoked, err := s.Records.Revoked(s.context(), e.Permit)
@@ -396,6 +428,29 @@ func checkOnline(s *Situation) (string, string) {
 		return "risk", "the risk label changed since the approval"
 	}
 	return "", ""
+}
+
+// Disabled says whether an agent, or one that it works for, was disabled, or that
+// this is not known. It returns an empty code when none was.
+func Disabled(ctx context.Context, r Identities, agent string) (string, string) {
+	for range MaxDelegation + 2 {
+		off, err := r.Disabled(ctx, agent)
+		switch {
+		case err != nil:
+			return CodeUnavailable, "the register of agents cannot be read now"
+		case off:
+			return "agent_disabled", "the agent was disabled"
+		}
+		switch p, err := r.Principal(ctx, agent); {
+		case unavailable(err):
+			return CodeUnavailable, "the register of agents cannot be read now"
+		case err != nil || p.Role != api.RoleAgent: // nobody whom anyone could disable
+			return "", ""
+		default:
+			agent = p.ActsFor
+		}
+	}
+	return "delegation", "too many agents act for one another"
 }
 
 func checkSeen(s *Situation) (string, string) {

@@ -129,7 +129,7 @@ func checkRows() []row {
 		{name: "assertion unreadable, challenge alone", mode: without(api.BindAttest), change: storedAssertion([]byte("{")), want: "challenge/malformed"},
 		{name: "client data unreadable", mode: without(api.BindAttest), change: storedAssertion([]byte(`{"rawId":"AA","response":{"clientDataJSON":"e30x"}}`)), want: "challenge/malformed"},
 
-		{name: "no agent approved", envelope: func(e *Envelope) { e.Agent = "" }, want: "agent/absent"},
+		{name: "no agent approved", envelope: func(e *Envelope) { e.Agent = "" }, want: "agent/absent duties/no_requester"},
 		{name: "another agent", change: func(s *Situation, _ *fakeWorld) { s.Caller.ID = "agent-b" }, want: "agent/differs"},
 
 		{name: "set of approvers down", change: down("Approvers"), want: "duties/unavailable"},
@@ -142,6 +142,20 @@ func checkRows() []row {
 		{name: "a delegate of the requester", change: actsFor("requester-r"), want: "duties/delegate"},
 		{name: "a delegate of the agent", change: actsFor(testAgent), want: "duties/delegate"},
 		{name: "a delegate of somebody else", change: actsFor("requester-2")},
+		{name: "a delegate of a delegate", change: actsFor("deputy-r"), want: "duties/delegate"},
+		{name: "two delegates of one person", envelope: func(e *Envelope) { e.Requester = "deputy-r" }, change: actsFor("requester-r"), want: "duties/delegate"},
+		{name: "the person whose delegate asks", envelope: func(e *Envelope) { e.Requester = "deputy-r" }, change: acts("deputy-r", testApprover), want: "duties/delegate"},
+		{name: "the person for whom the agent works, and the envelope names another", change: acts(testAgent, testApprover), want: "duties/delegate"},
+		{name: "a delegate of somebody who is not known", change: actsFor("Requester-2"), want: "duties/unknown"},
+		{name: "a delegate of itself", change: actsFor(testApprover), want: "duties/unknown"},
+		{name: "no requester", envelope: func(e *Envelope) { e.Requester = "" }, want: "duties/no_requester"},
+		{name: "a requester who is not known", envelope: func(e *Envelope) { e.Requester = "Requester-R" }, want: "duties/no_requester"},
+		{name: "a requester who acts for itself", change: acts("requester-r", "requester-r"), want: "duties/no_requester"},
+		{name: "an agent of nobody", change: acts(testAgent, ""), want: "duties/no_requester"},
+		{name: "an agent of somebody who is not known", change: acts(testAgent, "nobody"), want: "duties/no_requester"},
+		{name: "as many in between as may be", change: inBetween(MaxDelegation)},
+		{name: "one in between too many", change: inBetween(MaxDelegation + 1), want: "duties/no_requester online/delegation"},
+		{name: "not eligible when it was asked", envelope: func(e *Envelope) { e.Approvers = []string{"approver-2"} }, want: "duties/not_asked"},
 		{name: "not eligible", change: func(_ *Situation, w *fakeWorld) { w.approvers = []string{"approver-2"} }, want: "duties/not_eligible"},
 
 		{name: "no audience approved", envelope: func(e *Envelope) { e.Audience = "" }, want: "audience/absent"},
@@ -175,6 +189,12 @@ func checkRows() []row {
 		{name: "policy down", mode: without(api.BindClosed), change: func(s *Situation, _ *fakeWorld) { s.PolicyErr = errDown }, want: "online/unavailable"},
 		{name: "register of agents down", change: down("Disabled"), want: "online/unavailable"},
 		{name: "agent disabled", change: func(_ *Situation, w *fakeWorld) { w.disabled = testAgent }, want: "online/agent_disabled"},
+		{name: "the agent that the agent works for disabled", change: func(s *Situation, w *fakeWorld) {
+			inBetween(3)(s, w)
+			w.disabled = "agent-in-between-2"
+		}, want: "online/agent_disabled"},
+		{name: "register of names down", mode: without(api.BindDuties), change: down("Principal"), want: "online/unavailable"},
+		{name: "agents that work for each other", mode: without(api.BindDuties), change: acts(testAgent, testAgent), want: "online/delegation"},
 		{name: "caller disabled", mode: without(api.BindAgent), change: func(s *Situation, w *fakeWorld) { s.Caller.ID, w.disabled = "agent-b", "agent-b" }, want: "online/agent_disabled"},
 		{name: "asking agent disabled, another calls", mode: without(api.BindAgent), change: func(s *Situation, w *fakeWorld) { s.Caller.ID, w.disabled = "agent-b", testAgent }, want: "online/agent_disabled"},
 		{name: "withdrawals down", change: down("Revoked"), want: "online/unavailable"},
@@ -297,6 +317,29 @@ var nothingHashed = sha256.Sum256(nil)
 
 func drifted(f func(*api.Resolved)) func(*Situation, *fakeWorld) {
 	return func(s *Situation, _ *fakeWorld) { f(&s.Resolved[0]) }
+}
+
+func acts(who, id string) func(*Situation, *fakeWorld) {
+	return func(_ *Situation, w *fakeWorld) {
+		p := w.people[who]
+		p.ActsFor = id
+		w.people[who] = p
+	}
+}
+
+// inBetween puts n agents between the agent and its requester.
+func inBetween(n int) func(*Situation, *fakeWorld) {
+	return func(_ *Situation, w *fakeWorld) {
+		last := w.people[testAgent]
+		for i := range n {
+			next := last
+			next.ID = fmt.Sprint("agent-in-between-", i)
+			last.ActsFor = next.ID
+			w.people[last.ID] = last
+			last = next
+		}
+		w.people[last.ID] = last
+	}
 }
 
 func actsFor(id string) func(*Situation, *fakeWorld) {
@@ -450,7 +493,7 @@ func TestEveryRefusalHasARow(t *testing.T) {
 		}
 		for _, decl := range parsed.Decls {
 			f, ok := decl.(*ast.FuncDecl)
-			if !ok || !strings.HasPrefix(f.Name.Name, "check") && f.Name.Name != "Duties" && !strings.HasSuffix(f.Name.Name, "Code") && f.Name.Name != "passkeyRefusal" {
+			if !ok || !strings.HasPrefix(f.Name.Name, "check") && f.Name.Name != "Duties" && f.Name.Name != "Disabled" && !strings.HasSuffix(f.Name.Name, "Code") && f.Name.Name != "passkeyRefusal" {
 				continue
 			}
 			ast.Inspect(f, func(node ast.Node) bool {

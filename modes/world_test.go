@@ -182,7 +182,14 @@ func (r row) situation() (*Situation, error) {
 		permit:    a.ID,
 		place:     [3]string{"run-1", "step-1", "call-1"},
 		owner:     [2]string{"tenant-1", testAgent},
-		people:    map[string]api.Principal{testApprover: {ID: testApprover, Role: api.RolePerson, Tenant: "tenant-1"}},
+		people: map[string]api.Principal{
+			testApprover:  {ID: testApprover, Role: api.RolePerson, Tenant: "tenant-1"},
+			testAgent:     {ID: testAgent, Role: api.RoleAgent, Tenant: "tenant-1", ActsFor: "requester-r"},
+			"agent-2":     {ID: "agent-2", Role: api.RoleAgent, Tenant: "tenant-1", ActsFor: "requester-2"},
+			"requester-r": {ID: "requester-r", Role: api.RolePerson, Tenant: "tenant-1"},
+			"requester-2": {ID: "requester-2", Role: api.RolePerson, Tenant: "tenant-1"},
+			"deputy-r":    {ID: "deputy-r", Role: api.RolePerson, Tenant: "tenant-1", ActsFor: "requester-r"},
+		},
 		approvers: []string{testApprover},
 		creds:     []passkey.Credential{c.cred},
 	}

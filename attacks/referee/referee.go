@@ -278,7 +278,7 @@ func (h History) who(r Review) string {
 		return "agent"
 	case r.Approver == r.Requester:
 		return "requester"
-	case p.ActsFor != "" && (p.ActsFor == r.Requester || p.ActsFor == r.Agent):
+	case h.end(r.Approver) == h.end(r.Requester), h.end(r.Approver) == h.end(r.Agent):
 		return "delegate"
 	case !p.Approver:
 		return "not_approver"
@@ -286,9 +286,23 @@ func (h History) who(r Review) string {
 	return ""
 }
 
-// stale says why authority did not hold, or nothing: it must hold when the
-// dispatch comes in, and the effect may follow the end of authority by
-// MaxLateness at most.
+// end follows those who act for one another to the one at the end. Of those who
+// act for each other in a circle, none is.
+func (h History) end(id string) string {
+	for range len(h.People) {
+		p := h.People[id]
+		if p.ActsFor == "" {
+			break
+		}
+		id = p.ActsFor
+	}
+	return id
+}
+
+// stale says why authority did not hold, or nothing: there must be an instant
+// between the dispatch's coming in and the effect at which it holds, and the
+// effect may follow the last one by MaxLateness at most. Authority under a policy
+// or a risk label is back when they are.
 func (h History) stale(e Effect, d Dispatch, r Review) string {
 	if !d.Time.Before(r.Expires) {
 		return "expired"
@@ -296,30 +310,83 @@ func (h History) stale(e Effect, d Dispatch, r Review) string {
 	if e.Time.Sub(r.Expires) > MaxLateness {
 		return "expired"
 	}
+	var (
+		now    = authority{policy: r.Policy, risk: r.Risk}
+		held   = false // at some instant since the dispatch came in
+		ended  time.Time
+		ending string
+	)
 	for _, c := range h.Changes {
-		if !ends(c, r) || c.Tick < r.Tick || c.Tick > e.Tick {
+		if c.Tick < r.Tick || c.Tick > e.Tick {
 			continue
 		}
-		if c.Tick < d.Entered || e.Time.Sub(c.Time) > MaxLateness {
-			return string(c.Kind)
+		before := now.missing(r)
+		held = held || c.Tick >= d.Entered && before == ""
+		h.apply(c, r, &now)
+		if after := now.missing(r); before == "" && after != "" {
+			ended, ending = c.Time, after
 		}
+	}
+	switch {
+	case now.missing(r) == "", held && e.Time.Sub(ended) <= MaxLateness:
+		return ""
+	}
+	return ending
+}
+
+// authority is what an approval depends on, at an instant.
+type authority struct {
+	policy, risk string
+	gone         string // the change that ended it for good
+}
+
+// missing names the kind of change because of which the authority of an approval
+// does not hold, or nothing.
+func (a authority) missing(r Review) string {
+	switch {
+	case a.gone != "":
+		return a.gone
+	case a.policy != r.Policy:
+		return string(PolicyChanged)
+	case a.risk != r.Risk:
+		return string(RiskChanged)
 	}
 	return ""
 }
 
-// ends reports whether a change ends the authority of an approval.
-func ends(c Change, r Review) bool {
+// apply makes a change to the authority of an approval.
+func (h History) apply(c Change, r Review, a *authority) {
 	switch c.Kind {
-	case AgentDisabled:
-		return c.Subject == r.Agent
-	case ApprovalRevoked:
-		return c.Subject == r.Suspension
 	case PolicyChanged:
-		return c.Value != r.Policy
+		a.policy = c.Value
 	case RiskChanged:
-		return c.Subject == r.Audience+"/"+r.Tool && c.Value != r.Risk
+		if c.Subject == r.Audience+"/"+r.Tool {
+			a.risk = c.Value
+		}
+	case AgentDisabled:
+		if h.worksFor(r.Agent, c.Subject) {
+			a.gone = string(c.Kind)
+		}
+	case ApprovalRevoked:
+		if c.Subject == r.Suspension {
+			a.gone = string(c.Kind)
+		}
 	case CredentialRemoved:
-		return c.Subject == r.Approver
+		if c.Subject == r.Approver {
+			a.gone = string(c.Kind)
+		}
+	}
+}
+
+// worksFor reports whether an agent is another, or works for it in the end.
+func (h History) worksFor(id, other string) bool {
+	for range len(h.People) + 1 {
+		if id == other {
+			return true
+		}
+		if id = h.People[id].ActsFor; id == "" {
+			break
+		}
 	}
 	return false
 }

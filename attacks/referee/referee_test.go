@@ -126,6 +126,27 @@ func TestReasons(t *testing.T) {
 			"the requester approved", func(h *referee.History) { h.Reviews[0].Approver = "asker" }, "who:requester",
 			func(h *referee.History) {
 				h.Reviews[0].Approver, h.Reviews[0].Requester = "asker", "somebody"
+				h.People["agent"] = referee.Person{ActsFor: "somebody"}
+			}, "",
+		},
+		{
+			"a delegate of a delegate approved", func(h *referee.History) {
+				h.Reviews[0].Approver = "deputy-2"
+				h.People["deputy-2"] = referee.Person{ActsFor: "deputy", Approver: true}
+			}, "who:delegate",
+			func(h *referee.History) {
+				h.Reviews[0].Approver = "deputy-2"
+				h.People["deputy-2"] = referee.Person{ActsFor: "helper", Approver: true}
+			}, "",
+		},
+		{
+			"the person approved whose delegate asked", func(h *referee.History) {
+				h.Reviews[0].Approver, h.Reviews[0].Requester = "asker", "deputy"
+				h.People["agent"] = referee.Person{ActsFor: "deputy"}
+			}, "who:delegate",
+			func(h *referee.History) {
+				h.Reviews[0].Approver, h.Reviews[0].Requester = "asker", "helper"
+				h.People["agent"] = referee.Person{ActsFor: "helper"}
 			}, "",
 		},
 		{
@@ -233,6 +254,51 @@ func TestReasons(t *testing.T) {
 		{
 			"withdrawn before the effect, and not after it", func(h *referee.History) { change(h, 19, 0, referee.ApprovalRevoked, "sus-1", "") }, "stale:revoked",
 			func(h *referee.History) { change(h, 31, time.Second, referee.ApprovalRevoked, "sus-1", "") }, "",
+		},
+		{
+			"the agent for which the agent works was disabled before", func(h *referee.History) {
+				h.People["agent"], h.People["boss"] = referee.Person{ActsFor: "boss"}, referee.Person{ActsFor: "asker"}
+				change(h, 15, 0, referee.AgentDisabled, "boss", "")
+			}, "stale:agent_disabled",
+			func(h *referee.History) {
+				h.People["helper-agent"] = referee.Person{ActsFor: "agent"}
+				change(h, 15, 0, referee.AgentDisabled, "helper-agent", "")
+			}, "",
+		},
+		{
+			"the policy changed, and to another", func(h *referee.History) {
+				change(h, 15, 0, referee.PolicyChanged, "", "policy-2")
+				change(h, 16, 0, referee.PolicyChanged, "", "policy-3")
+			}, "stale:policy",
+			func(h *referee.History) { // and back
+				change(h, 15, 0, referee.PolicyChanged, "", "policy-2")
+				change(h, 16, 0, referee.PolicyChanged, "", "policy-1")
+			}, "",
+		},
+		{
+			"the policy changed and changed back long before the effect", func(h *referee.History) {
+				change(h, 15, 0, referee.PolicyChanged, "", "policy-2")
+				change(h, 21, time.Second, referee.PolicyChanged, "", "policy-1")
+				change(h, 22, 2*time.Second, referee.PolicyChanged, "", "policy-2")
+				h.Effects[0].Time = start.Add(8 * time.Second)
+			}, "stale:policy",
+			func(h *referee.History) {
+				change(h, 15, 0, referee.PolicyChanged, "", "policy-2")
+				change(h, 21, time.Second, referee.PolicyChanged, "", "policy-1")
+				change(h, 22, 2*time.Second, referee.PolicyChanged, "", "policy-2")
+				h.Effects[0].Time = start.Add(7 * time.Second)
+			}, "",
+		},
+		{
+			"the label rose, and fell when the policy changed", func(h *referee.History) {
+				change(h, 15, 0, referee.RiskChanged, "bank/pay", "critical")
+				change(h, 16, 0, referee.PolicyChanged, "", "policy-2")
+				change(h, 17, 0, referee.RiskChanged, "bank/pay", "high")
+			}, "stale:risk",
+			func(h *referee.History) {
+				change(h, 15, 0, referee.RiskChanged, "bank/pay", "critical")
+				change(h, 17, 0, referee.RiskChanged, "bank/pay", "high")
+			}, "",
 		},
 		{
 			"the policy changed before", func(h *referee.History) { change(h, 15, 0, referee.PolicyChanged, "", "policy-2") }, "stale:policy",
