@@ -164,6 +164,7 @@ func TestServedGatewayExecutesOnce(t *testing.T) {
 	person := api.Auth{Token: "the-token-of-approver-p"}
 	for _, p := range []api.Principal{
 		{ID: "agent-a", Role: api.RoleAgent, Tenant: "t", ActsFor: "requester-r", Token: w.auth.Token, Key: w.jwk},
+		{ID: "requester-r", Role: api.RolePerson, Tenant: "t", Token: "the-token-of-requester-r"},
 		{ID: "approver-p", Role: api.RolePerson, Tenant: "t", Approver: true, Token: person.Token},
 	} {
 		must(t, c.Admin(ctx, admin, api.Event{Kind: api.EventEnrol, Principal: &p}))
@@ -252,6 +253,7 @@ func TestServedViewHidesSecrets(t *testing.T) {
 	admin, person := api.Auth{Token: gate.token("administrator")}, api.Auth{Token: "the-token-of-approver-p"}
 	for _, p := range []api.Principal{
 		{ID: "agent-a", Role: api.RoleAgent, Tenant: "t", ActsFor: "requester-r", Token: w.auth.Token, Key: w.jwk},
+		{ID: "requester-r", Role: api.RolePerson, Tenant: "t", Token: "the-token-of-requester-r"},
 		{ID: "approver-p", Role: api.RolePerson, Tenant: "t", Approver: true, Token: person.Token},
 	} {
 		must(t, c.Admin(ctx, admin, api.Event{Kind: api.EventEnrol, Principal: &p}))

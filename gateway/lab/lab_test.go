@@ -59,6 +59,7 @@ func deploy(t tb, mode string) *world {
 	must(t, err)
 	for _, p := range []api.Principal{
 		{ID: "agent", Role: api.RoleAgent, ActsFor: "requester", Token: "agent"}, {ID: "approver", Role: api.RolePerson, Approver: true, Token: "approver"},
+		{ID: "requester", Role: api.RolePerson, Token: "requester"},
 	} {
 		must(t, w.Target.Admin(ctx, api.Auth{Token: "admin"}, api.Event{Kind: api.EventEnrol, Principal: &p}))
 	}
