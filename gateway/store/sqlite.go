@@ -1,8 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,7 +23,7 @@ import (
 // the version of the schema in PRAGMA user_version.
 const (
 	applicationID = 0x43745367
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // schema makes an empty file a store. SQLite keeps these texts, so a file with a
@@ -32,19 +35,27 @@ var schema = []string{
 	id   TEXT NOT NULL,
 	key  TEXT NOT NULL,
 	rev  INTEGER NOT NULL,
-	body BLOB NOT NULL
+	body BLOB NOT NULL,
+	sum  BLOB NOT NULL -- SHA-256 of the others, but made
 ) STRICT`,
 	`CREATE UNIQUE INDEX rows_by_id ON rows (kind, id)`,
 	`CREATE INDEX rows_by_key ON rows (kind, key, made)`,
 	`CREATE TABLE counters (
 	name  TEXT PRIMARY KEY,
-	value INTEGER NOT NULL
+	value INTEGER NOT NULL,
+	sum   BLOB NOT NULL
 ) STRICT, WITHOUT ROWID`,
 }
 
 // SQLite is a Store in one file that several processes on one machine may open
 // at the same time. What it answers is on the disk: every change is synchronised
 // before the call returns.
+//
+// A damaged file must not make something spent good again. So opening holds every
+// index against its table and every row against its checksum, and a row is held
+// against what it was asked for whenever it is read. Not noticed: damage to a
+// write-ahead log that a crash left behind, whose end SQLite then takes for
+// unfinished, and what a program that writes the file itself does.
 type SQLite struct {
 	write *sql.DB // one connection: writers of a process queue here, not in SQLite
 	read  *sql.DB
@@ -144,14 +155,60 @@ func (s *SQLite) prepare(path string) error {
 			return fmt.Errorf("opening the store %s: %w", path, err)
 		}
 	}
-	findings, err := texts(ctx, s.write, "PRAGMA quick_check(1)")
+	// quick_check would not compare indexes with tables, and a spent permit is
+	// looked up in an index.
+	findings, err := texts(ctx, s.write, "PRAGMA integrity_check(1)")
 	if err == nil && !slices.Equal(findings, []string{"ok"}) {
 		err = errors.New(strings.Join(findings, "; "))
+	}
+	if err == nil {
+		err = s.checkSums(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("the store %s is damaged, restore it from a copy: %w", path, err)
 	}
 	return s.walMode(ctx, path)
+}
+
+// checkSums reads the whole store.
+func (s *SQLite) checkSums(ctx context.Context) error {
+	rows, err := s.write.QueryContext(ctx, "SELECT kind, id, key, rev, body, sum FROM rows UNION ALL SELECT '', name, '', value, x'', sum FROM counters")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r Row
+		var sum []byte
+		if err := rows.Scan(&r.Kind, &r.ID, &r.Key, &r.Rev, &r.Body, &sum); err != nil {
+			return err
+		}
+		if err := checkSum(r, sum); err != nil {
+			return fmt.Errorf("row %q %q: %w", r.Kind, r.ID, err)
+		}
+	}
+	return rows.Err()
+}
+
+// errSum is no answer: nothing may be concluded from a row that has changed by
+// itself.
+var errSum = errors.New("the row is damaged: its checksum differs")
+
+// rowSum is the checksum of a row, or of a counter as a row without a kind.
+func rowSum(r Row) []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(r.Kind), []byte(r.ID), []byte(r.Key), binary.BigEndian.AppendUint64(nil, uint64(r.Rev)), r.Body} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+func checkSum(r Row, sum []byte) error {
+	if !bytes.Equal(sum, rowSum(r)) {
+		return errSum
+	}
+	return nil
 }
 
 // walMode lets readers and the writer work side by side. Two processes that
@@ -227,8 +284,8 @@ func (s *SQLite) Create(ctx context.Context, r Row) (Row, error) {
 	}
 	r = copyOf(r)
 	r.Rev = 1
-	n, err := s.change(ctx, `INSERT INTO rows (kind, id, key, rev, body) VALUES (?, ?, ?, 1, ?) ON CONFLICT DO NOTHING`,
-		r.Kind, r.ID, r.Key, notNull(r.Body))
+	n, err := s.change(ctx, `INSERT INTO rows (kind, id, key, rev, body, sum) VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING`,
+		r.Kind, r.ID, r.Key, notNull(r.Body), rowSum(r))
 	if err == nil && n == 0 {
 		err = ErrExists
 	}
@@ -244,8 +301,10 @@ func (s *SQLite) Update(ctx context.Context, r Row) (Row, error) {
 		return Row{}, fail("updating", r.Kind, r.ID, err)
 	}
 	r = copyOf(r)
-	n, err := s.change(ctx, `UPDATE rows SET key = ?, rev = rev + 1, body = ? WHERE kind = ? AND id = ? AND rev = ?`,
-		r.Key, notNull(r.Body), r.Kind, r.ID, r.Rev)
+	was := r.Rev
+	r.Rev++
+	n, err := s.change(ctx, `UPDATE rows SET key = ?, rev = ?, body = ?, sum = ? WHERE kind = ? AND id = ? AND rev = ?`,
+		r.Key, r.Rev, notNull(r.Body), rowSum(r), r.Kind, r.ID, was)
 	if err == nil && n == 0 {
 		// Rows are never deleted, so this look-up cannot tell the wrong story.
 		if _, err = s.Get(ctx, r.Kind, r.ID); err == nil {
@@ -255,7 +314,6 @@ func (s *SQLite) Update(ctx context.Context, r Row) (Row, error) {
 	if err != nil {
 		return Row{}, fail("updating", r.Kind, r.ID, err)
 	}
-	r.Rev++
 	return r, nil
 }
 
@@ -265,9 +323,13 @@ func (s *SQLite) Get(ctx context.Context, kind, id string) (Row, error) {
 		return Row{}, fail("reading", kind, id, err)
 	}
 	r := Row{Kind: kind, ID: id}
-	err := s.read.QueryRowContext(ctx, `SELECT key, rev, body FROM rows WHERE kind = ? AND id = ?`, kind, id).Scan(&r.Key, &r.Rev, &r.Body)
-	if errors.Is(err, sql.ErrNoRows) {
+	var sum []byte
+	err := s.read.QueryRowContext(ctx, `SELECT key, rev, body, sum FROM rows WHERE kind = ? AND id = ?`, kind, id).Scan(&r.Key, &r.Rev, &r.Body, &sum)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		err = ErrNotFound
+	case err == nil:
+		err = checkSum(r, sum)
 	}
 	if err != nil {
 		return Row{}, fail("reading", kind, id, err)
@@ -280,7 +342,7 @@ func (s *SQLite) Find(ctx context.Context, kind, key string) ([]Row, error) {
 	if err := s.ready(); err != nil {
 		return nil, fail("finding", kind, key, err)
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT id, rev, body FROM rows WHERE kind = ? AND key = ? ORDER BY made DESC`, kind, key)
+	rows, err := s.read.QueryContext(ctx, `SELECT id, rev, body, sum FROM rows WHERE kind = ? AND key = ? ORDER BY made DESC`, kind, key)
 	if err != nil {
 		return nil, fail("finding", kind, key, err)
 	}
@@ -288,7 +350,11 @@ func (s *SQLite) Find(ctx context.Context, kind, key string) ([]Row, error) {
 	var found []Row
 	for rows.Next() {
 		r := Row{Kind: kind, Key: key}
-		if err := rows.Scan(&r.ID, &r.Rev, &r.Body); err != nil {
+		var sum []byte
+		if err := rows.Scan(&r.ID, &r.Rev, &r.Body, &sum); err != nil {
+			return nil, fail("finding", kind, key, err)
+		}
+		if err := checkSum(r, sum); err != nil {
 			return nil, fail("finding", kind, key, err)
 		}
 		found = append(found, r)
@@ -319,8 +385,20 @@ func (s *SQLite) next(ctx context.Context, counter string) (n int64, err error) 
 		return 0, err
 	}
 	defer tx.Rollback() // no effect after Commit
-	err = tx.QueryRowContext(ctx, `INSERT INTO counters (name, value) VALUES (?, 1)
-		ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value`, counter).Scan(&n)
+	var sum []byte
+	err = tx.QueryRowContext(ctx, `SELECT value, sum FROM counters WHERE name = ?`, counter).Scan(&n, &sum)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return 0, err
+	default:
+		if err := checkSum(Row{ID: counter, Rev: n}, sum); err != nil {
+			return 0, err
+		}
+	}
+	n++
+	_, err = tx.ExecContext(ctx, `INSERT INTO counters (name, value, sum) VALUES (?, ?, ?)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value, sum = excluded.sum`, counter, n, rowSum(Row{ID: counter, Rev: n}))
 	if err != nil {
 		return 0, err
 	}

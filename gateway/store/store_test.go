@@ -231,10 +231,10 @@ func TestSQLiteRefuses(t *testing.T) {
 		{"short text", written("hello\n"), "is not a Countersign store"},
 		{"database of someone else", statements(nil, "CREATE TABLE people (name TEXT)"), "is not a Countersign store: it belongs to another application"},
 		{"other application id", patched(68, 1, 2, 3, 4), "is not a Countersign store: it belongs to another application"},
-		{"newer schema", patched(60, 0, 0, 0, 2), "has schema 2, this program knows up to 1"},
-		{"older schema", patched(60, 0, 0, 0, 0), "is not a Countersign store: its tables are not those of schema 1"},
-		{"added trigger", statements(image, "CREATE TRIGGER forget AFTER INSERT ON rows BEGIN DELETE FROM rows; END"), "its tables are not those of schema 1"},
-		{"missing index", statements(image, "DROP INDEX rows_by_id"), "its tables are not those of schema 1"},
+		{"newer schema", patched(60, 0, 0, 0, 3), "has schema 3, this program knows up to 2"},
+		{"older schema", patched(60, 0, 0, 0, 1), "is not a Countersign store: its tables are not those of schema 2"},
+		{"added trigger", statements(image, "CREATE TRIGGER forget AFTER INSERT ON rows BEGIN DELETE FROM rows; END"), "its tables are not those of schema 2"},
+		{"missing index", statements(image, "DROP INDEX rows_by_id"), "its tables are not those of schema 2"},
 		{"overwritten page", patched(3*page, garbage...), "damaged"},
 		{"overwritten schema", patched(100, garbage[:page-100]...), "damaged"},
 		{"cut", func(path string) error { return os.WriteFile(path, image[:len(image)/2], 0o600) }, "damaged"},
@@ -421,7 +421,7 @@ func BenchmarkCreate(b *testing.B) {
 		}
 		defer db.Close()
 		db.SetMaxOpenConns(1)
-		insert, err := db.Prepare("INSERT INTO rows (kind, id, key, rev, body) VALUES ('spent', ?, 'k', 1, ?)")
+		insert, err := db.Prepare("INSERT INTO rows (kind, id, key, rev, body, sum) VALUES ('spent', ?, 'k', 1, ?, zeroblob(32))")
 		if err != nil {
 			b.Fatal(err)
 		}
