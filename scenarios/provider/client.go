@@ -91,6 +91,12 @@ func (c *Client) Resolve(ctx context.Context, kind, id string) (res api.Resoluti
 	return res, err
 }
 
+// Tools is [World.Tools].
+func (c *Client) Tools(ctx context.Context) (tools []api.Tool, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/tools", nil, &tools)
+	return tools, err
+}
+
 // Ledger is [World.Ledger].
 func (c *Client) Ledger(ctx context.Context) (effects []Effect, err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/ledger", nil, &effects)

@@ -41,7 +41,7 @@ const (
 )
 
 // Handler serves a World over HTTP: POST /v1/execute, /v1/preview, /v1/lookup and
-// /v1/claim and GET /v1/resolve?kind=&id= are the service; GET /v1/ledger, PUT
+// /v1/claim and GET /v1/tools and /v1/resolve?kind=&id= are the service; GET /v1/ledger, PUT
 // /v1/records/{kind}/{id} and POST /v1/faults are the lab's side, which has no
 // access control: serve it on a loopback address only.
 //
@@ -72,6 +72,9 @@ func Handler(w *World) http.Handler {
 	mux.HandleFunc("GET /v1/resolve", func(rw http.ResponseWriter, r *http.Request) {
 		res, err := w.Resolve(r.Context(), r.URL.Query().Get("kind"), r.URL.Query().Get("id"))
 		answer(rw, res, err)
+	})
+	mux.HandleFunc("GET /v1/tools", func(rw http.ResponseWriter, _ *http.Request) {
+		answer(rw, w.Tools(), nil)
 	})
 	mux.HandleFunc("GET /v1/ledger", func(rw http.ResponseWriter, _ *http.Request) {
 		answer(rw, append([]Effect{}, w.Ledger()...), nil)

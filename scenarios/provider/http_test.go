@@ -52,6 +52,33 @@ func TestHandlerRefuses(t *testing.T) {
 	}
 }
 
+// TestNothingReadableMakesEffects: the credential that is claimed is in no answer
+// of the service, and effects over different credentials are told apart.
+func TestNothingReadableMakesEffects(t *testing.T) {
+	const secret = "credential-of-the-gateway"
+	w := newWorld(t, testConfig(newClock()))
+	with := func(credential, key string) api.ProviderRequest {
+		return call(withKey(key), func(r *api.ProviderRequest) { r.Credential = credential })
+	}
+	must(w.Execute(t.Context(), with("another", "k1")))(t)
+	if err := w.Claim(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	must(w.Execute(t.Context(), with(secret, "k2")))(t)
+	must(w.Execute(t.Context(), with(secret, "k3")))(t)
+	for _, target := range []string{"/v1/ledger", "/v1/tools", "/v1/resolve?kind=supplier&id=s1"} {
+		rec := httptest.NewRecorder()
+		Handler(w).ServeHTTP(rec, httptest.NewRequest("GET", target, nil))
+		if rec.Code != 200 || strings.Contains(rec.Body.String(), secret) {
+			t.Errorf("%s: %d %s", target, rec.Code, rec.Body)
+		}
+	}
+	e := w.Ledger()
+	if e[0].CredentialDigest == e[1].CredentialDigest || e[1].CredentialDigest != e[2].CredentialDigest || e[1].CredentialDigest != CredentialDigest(secret) {
+		t.Errorf("credentials are not told apart: %+v", e)
+	}
+}
+
 // TestClientSendsOnce: a call whose answer is lost is not sent again, although an
 // idempotency key and an earlier call on the same client would let net/http try.
 func TestClientSendsOnce(t *testing.T) {

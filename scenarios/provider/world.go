@@ -29,7 +29,10 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -69,7 +72,15 @@ type Effect struct {
 	Values         api.Values `json:"values"` // defaults applied, references resolved
 	RequestID      string     `json:"request_id,omitempty"`
 	IdempotencyKey string     `json:"idempotency_key,omitempty"`
-	Credential     string     `json:"credential"`
+	// CredentialDigest tells credentials apart. A ledger is read by more people than
+	// may make effects, so it does not hold what would let them.
+	CredentialDigest string `json:"credential_digest"`
+}
+
+// CredentialDigest is the hex SHA-256 of a credential as a ledger shows it.
+func CredentialDigest(credential string) string {
+	h := sha256.Sum256([]byte("countersign/credential/v1\x00" + credential))
+	return hex.EncodeToString(h[:])
 }
 
 // A World is the provider. It implements api.Provider and api.Directory and is
@@ -339,7 +350,7 @@ func (w *World) process(r api.ProviderRequest, fail bool) (api.ProviderResult, e
 		seq := int64(len(w.ledger)) + 1
 		w.ledger = append(w.ledger, Effect{
 			Seq: seq, Time: now, Audience: r.Audience, Tool: r.Tool, Values: values,
-			RequestID: r.RequestID, IdempotencyKey: r.IdempotencyKey, Credential: r.Credential,
+			RequestID: r.RequestID, IdempotencyKey: r.IdempotencyKey, CredentialDigest: CredentialDigest(r.Credential),
 		})
 		res = api.ProviderResult{Status: http.StatusOK, Body: json.RawMessage(`{"effect":` + strconv.FormatInt(seq, 10) + `}`)}
 	}
@@ -506,6 +517,20 @@ func (w *World) Lookup(ctx context.Context, q api.LookupQuery) (api.ProviderResu
 		return api.ProviderResult{}, false, nil
 	}
 	return cloneResult(best.result), true, nil
+}
+
+// Tools returns the tool table, in order of audience and name. A gateway compares
+// it with its own before it guards this provider.
+func (w *World) Tools() []api.Tool {
+	out := make([]api.Tool, 0, len(w.tools))
+	for _, t := range w.tools {
+		t.Fields = slices.Clone(t.Fields)
+		out = append(out, t.Tool)
+	}
+	slices.SortFunc(out, func(a, b api.Tool) int {
+		return cmp.Or(strings.Compare(a.Audience, b.Audience), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // Claim implements api.Provider. A claim can be repeated but not taken over.

@@ -163,7 +163,7 @@ func TestConformance(t *testing.T) {
 				t.Errorf("result %+v", res)
 			}
 			want := []Effect{{
-				Seq: 1, Time: c.now, Audience: "bank", Tool: "pay", RequestID: "r1", IdempotencyKey: "k1", Credential: "c",
+				Seq: 1, Time: c.now, Audience: "bank", Tool: "pay", RequestID: "r1", IdempotencyKey: "k1", CredentialDigest: CredentialDigest("c"),
 				Values: api.Values{
 					"/supplier": text(`"s1"`), "/supplier>name": text(`"Brightwater"`), "/supplier>account": text(`"A-1"`),
 					"/supplier>tags": text(`["x",100]`), "/amount": text(`100`), "/rate": text(`1.5`), "/cc": text(`["a","b"]`), "/speed": text(`"slow"`),
