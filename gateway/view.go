@@ -88,7 +88,9 @@ func (g *Gateway) render(ctx context.Context, s *modes.Situation, t toolRow, e m
 	}
 	line("#agent", "Asked by agent", Visible(e.Agent))
 	line("#requester", "On behalf of", Visible(e.Requester))
-	line("#run", "Run, step, call", Visible(e.Run+" / "+e.Step+" / "+e.Call))
+	line("#run", "Run", Visible(e.Run))
+	line("#step", "Step", Visible(e.Step))
+	line("#call", "Call", Visible(e.Call))
 	line("#risk", "Risk", Visible(e.Risk))
 	line("#policy", "Policy", Visible(e.Policy))
 	if e.ExpiresAt != 0 {

@@ -34,7 +34,7 @@ func secretly(t tb, mode string, sc *scenarios.Scenario, key []byte) *world {
 // lookalikes are values of which some could be taken for others, by a person or by
 // a renderer that escapes too little.
 var lookalikes = []string{
-	"", " ", "a", "a ", " a", "A", "\u0430", "\u00e0", "a\u0300", "a\u200b", "a\u3164", "a\u2800", "a\x7f", "a,b", "a, b", "a, b… and 1 more", "a…",
+	"אב 12", "12 אב", "김", "\u1100\u1175\u11b7", "\u91d1", "\uf90a", "Đ", "Ð", "æ", "ae", "ГПФ", "ΓΠΦ", "$5", "＄5", "ţ", "ț", "", " ", "a", "a ", " a", "A", "\u0430", "\u00e0", "a\u0300", "a\u200b", "a\u3164", "a\u2800", "a\x7f", "a,b", "a, b", "a, b… and 1 more", "a…",
 	"⟨empty⟩", "⟨empty list⟩", "⟨U+0430⟩", "⟨U+27E8⟩", "•••• 6819", "aaaaaaaaaaaa6819", "baaaaaaaaaaa6819", "1", "1.0", "true", "null", `"a"`, `["a"]`,
 	"<b>a</b>", "**a**", "a\n- b", "\x1b[8ma", strings.Repeat("a", 70), strings.Repeat("a", 70) + "b",
 }
@@ -285,7 +285,7 @@ func TestMedia(t *testing.T) {
 			api.MediumTerminal: "Statement text: " + memo + "\n", api.MediumMarkdown: "- **Statement text:** " + memo + "\n",
 		},
 		"M9": {
-			api.MediumPage: "<bdi>&lt;i&gt;**x**&lt;/i&gt;⟨U&#43;001B⟩[8m</bdi>", api.MediumText: "Statement text: <i>**x**</i>⟨U+001B⟩[8m\n",
+			api.MediumPage: "<bdi dir=\"ltr\">&lt;i&gt;**x**&lt;/i&gt;⟨U&#43;001B⟩[8m</bdi>", api.MediumText: "Statement text: <i>**x**</i>⟨U+001B⟩[8m\n",
 			api.MediumTerminal: "Statement text:\x1b[0m <i>**x**</i>⟨U+001B⟩[8m\n", api.MediumMarkdown: `- **Statement text\:** \<i\>\*\*x\*\*\<\/i\>⟨U\+001B⟩\[8m` + "\n",
 		},
 	} {

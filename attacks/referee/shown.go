@@ -7,6 +7,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/bidi"
+	"golang.org/x/text/unicode/norm"
+
 	"countersign/gateway/api"
 )
 
@@ -32,6 +35,9 @@ func shows(v api.View, path string, value json.RawMessage, mask string) bool {
 }
 
 func reads(text string, value json.RawMessage) bool {
+	if !inOrder(text) {
+		return false
+	}
 	var s string
 	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
 		got, ok := decode(text)
@@ -54,6 +60,26 @@ func reads(text string, value json.RawMessage) bool {
 		return true
 	}
 	return text == string(value)
+}
+
+// inOrder reports whether characters stand on the screen as they are stored: no
+// digit follows a right-to-left letter without a letter between them that is read
+// from the left, such as the U of a mark (Unicode UAX 9, rules W2 and W7).
+func inOrder(text string) bool {
+	fromRight := false
+	for _, r := range text {
+		switch p, _ := bidi.LookupRune(r); p.Class() {
+		case bidi.R, bidi.AL:
+			fromRight = true
+		case bidi.L:
+			fromRight = false
+		case bidi.EN, bidi.AN:
+			if fromRight {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // decode reads displayed text back. It fails on text that holds a character which
@@ -91,9 +117,10 @@ const lookalikes = "аеорсухіјѕАВЕКМНОРСТХІЈЅ" + "οΑΒ�
 
 // legible reports whether every character is seen for what it is: printable
 // ASCII with single inner spaces, Latin letters with marks, currency signs, or
-// letters of one other script that stand alone and do not all pass for Latin.
+// letters of one other script that stand alone and do not all pass for Latin; and
+// no form of a character that is another one by its meaning (NFKC).
 func legible(s string) bool {
-	if strings.Contains(s, "  ") || strings.TrimSpace(s) != s {
+	if strings.Contains(s, "  ") || strings.TrimSpace(s) != s || !norm.NFKC.IsNormalString(s) {
 		return false
 	}
 	latin, script, passes := false, "", true
@@ -108,6 +135,8 @@ func legible(s string) bool {
 			latin = true
 		case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
 			return false // fillers of Hangul, which are letters
+		case r >= 0x1100 && r <= 0x11FF, r >= 0xA960 && r <= 0xA97F, r >= 0xD7B0 && r <= 0xD7FF:
+			return false // jamo, which join in a syllable
 		case unicode.IsLetter(r):
 			name := ""
 			for n, table := range unicode.Scripts {

@@ -96,6 +96,16 @@ func TestReads(t *testing.T) {
 		{"fullwidth Latin", "\uff41", `"\uff41"`, false},
 		{"one-dot leader", "a\u2024b", `"a\u2024b"`, false},
 		{"digits of another script", "\u0661\u0662", `"\u0661\u0662"`, false},
+		{"fullwidth currency", "\uff045", `"\uff045"`, false},
+		{"compatibility ideograph", "\uf90a", `"\uf90a"`, false},
+		{"conjoining jamo", "\u1100\u1161", `"\u1100\u1161"`, false},
+		{"ligature", "Di\u0133k", `"Di\u0133k"`, false},
+		{"right-to-left letters", "\u05d0\u05d1", `"\u05d0\u05d1"`, true},
+		{"a number before them", "12 \u05d0\u05d1", `"12 \u05d0\u05d1"`, true},
+		{"a number behind them, which is seen before them", "\u05d0\u05d1 12", `"\u05d0\u05d1 12"`, false},
+		{"the same, held in its place", "\u05d0\u05d1⟨U+0020⟩12", `"\u05d0\u05d1 12"`, true},
+		{"a number in the next element", "\u05d0\u05d1, 12", `["\u05d0\u05d1","12"]`, false},
+		{"Arabic, a number behind it", "\u0639 1", `"\u0639 1"`, false},
 		{"not UTF-8", "a\xff", `"a\ufffd"`, false},
 		{"replacement character, raw", "a\ufffd", `"a\ufffd"`, false},
 		{"mark without an end", "a⟨U+200B", `"a\u200b"`, false},
@@ -131,7 +141,7 @@ func TestShows(t *testing.T) {
 // decodes; the two were written apart, from the contract alone.
 func TestReadsWhatTheGatewayWrites(t *testing.T) {
 	awkward := rapid.SampledFrom([]rune{' ', ' ', ',', '⟨', '⟩', '…', 0, 0x1b, 0x7f, 0x85, 0xa0, 0x131, 0x149, 0x17f, 0x200b, 0x202e, 0x301, 0x430, 0x441, 0x412, 0x3bf, 0x3b2, 0x5d0, 0x661,
-		0x2024, 0xfe0f, 0xff41, 0xfffd, 0xe0100, 'a', 'A', 'é', '€', '.', '漢', 0x4e00, 0xac00})
+		0x1100, 0x1161, 0x133, 0xf90a, 0xff04, 0x5d1, 0x639, '1', '5', 0x2024, 0xfe0f, 0xff41, 0xfffd, 0xe0100, 'a', 'A', 'é', '€', '.', '漢', 0x4e00, 0xac00})
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.StringOf(awkward)).Draw(t, "value")
 		if text := gateway.Visible(s); !reads(text, quote(s)) {

@@ -140,10 +140,11 @@ func escaped(s string) string {
 }
 
 // page isolates each text, so that right-to-left letters reorder nothing around
-// them.
+// them, and lays it out from the left as other media do: a first letter that chose
+// the direction would make two texts look alike.
 var page = template.Must(template.New("view").Parse(`<section class="countersign-view">
 <h1>{{.Title}}</h1>
-{{range .Lines}}<p><b>{{.Head}}</b> <bdi>{{.Text}}</bdi></p>
+{{range .Lines}}<p><b>{{.Head}}</b> <bdi dir="ltr">{{.Text}}</bdi></p>
 {{end}}</section>
 `))
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -192,7 +193,9 @@ func walk(s string, elements map[string]bool, visit func(path []string, n *html.
 				continue
 			case c.Type != html.ElementNode || !elements[c.Data]:
 				return fmt.Errorf("%v holds %q", path, c.Data)
-			case len(c.Attr) > 0 && (c.Data != "section" || c.Attr[0] != (html.Attribute{Key: "class", Val: "countersign-view"})):
+			case c.Data == "bdi" && !slices.Equal(c.Attr, []html.Attribute{{Key: "dir", Val: "ltr"}}):
+				return fmt.Errorf("bdi has attributes %v", c.Attr)
+			case c.Data != "bdi" && len(c.Attr) > 0 && (c.Data != "section" || c.Attr[0] != (html.Attribute{Key: "class", Val: "countersign-view"})):
 				return fmt.Errorf("%s has attributes %v", c.Data, c.Attr)
 			}
 			p := append(path, c.Data)
