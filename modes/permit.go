@@ -133,7 +133,11 @@ func (k *Keys) issueMAC(_ Approval, e Envelope) (string, error) {
 }
 
 func (k *Keys) signES256(payload []byte, typ jose.ContentType) (string, error) {
-	return compact(k.es256[typ].Sign(payload))
+	text, err := compact(k.es256[typ].Sign(payload))
+	if err != nil {
+		return "", err
+	}
+	return lowS(text)
 }
 
 func compact(j *jose.JSONWebSignature, err error) (string, error) {
@@ -179,6 +183,10 @@ func (k *Keys) verifyPermit(c CarrierName, text string) ([]byte, error) {
 	if !ok || !two || strings.Contains(signature, ".") {
 		return nil, errAlgorithm
 	}
+	// Line breaks are skipped in decoding, and a permit has one text.
+	if strings.ContainsAny(rest, "\r\n") {
+		return nil, errSignature
+	}
 	sig, err := base64.RawURLEncoding.Strict().DecodeString(signature)
 	if err != nil || !k.verifies(c, text[:len(header)+1+len(payload)], sig) {
 		return nil, errSignature
@@ -198,8 +206,31 @@ func (k *Keys) verifies(c CarrierName, input string, sig []byte) bool {
 		return hmac.Equal(sig, mac.Sum(nil))
 	}
 	digest := sha256.Sum256([]byte(input))
-	const half = 32 // r and s, as long as the order of P-256
-	return len(sig) == 2*half && ecdsa.Verify(k.public, digest[:], new(big.Int).SetBytes(sig[:half]), new(big.Int).SetBytes(sig[half:]))
+	if len(sig) != 2*half {
+		return false
+	}
+	r, s := new(big.Int).SetBytes(sig[:half]), new(big.Int).SetBytes(sig[half:])
+	return s.Cmp(halfOrder) <= 0 && ecdsa.Verify(k.public, digest[:], r, s)
+}
+
+// half is the length of r and of s, that of the order of P-256.
+const half = 32
+
+// Of the two values of s with which a signature verifies, the smaller one is used,
+// so that nobody makes a second permit of one.
+var halfOrder = new(big.Int).Rsh(elliptic.P256().Params().N, 1)
+
+// lowS gives a signature of a compact JWS the smaller s.
+func lowS(text string) (string, error) {
+	dot := strings.LastIndexByte(text, '.')
+	sig, err := base64.RawURLEncoding.DecodeString(text[dot+1:])
+	if err != nil || len(sig) != 2*half {
+		return "", fmt.Errorf("issuing a permit: the signature is malformed: %w", err)
+	}
+	if s := new(big.Int).SetBytes(sig[half:]); s.Cmp(halfOrder) > 0 {
+		s.Sub(elliptic.P256().Params().N, s).FillBytes(sig[half:])
+	}
+	return text[:dot+1] + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
 // UnverifiedPayload returns the payload of a compact JWS without verifying

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -43,7 +44,35 @@ func es256(key *ecdsa.PrivateKey) func([]byte) []byte {
 		if err != nil {
 			panic(err)
 		}
+		if v.Cmp(halfOrder) > 0 {
+			v.Sub(elliptic.P256().Params().N, v)
+		}
 		return append(r.FillBytes(make([]byte, 32)), v.FillBytes(make([]byte, 32))...)
+	}
+}
+
+// twin is the other signature (r, n-s) that verifies where (r, s) does.
+func twin(permit string) string {
+	dot := strings.LastIndexByte(permit, '.')
+	sig := must(base64.RawURLEncoding.DecodeString(permit[dot+1:]))
+	v := new(big.Int).SetBytes(sig[32:])
+	v.Sub(elliptic.P256().Params().N, v).FillBytes(sig[32:])
+	return permit[:dot+1] + encoded(sig)
+}
+
+// TestIssuedPermitsHaveOneText: signatures are random, and all of them are the ones
+// that verify.
+func TestIssuedPermitsHaveOneText(t *testing.T) {
+	c := theCast()
+	payload := must(c.envelope().Text())
+	for range 40 {
+		permit := must(c.keys.signES256(payload, permitType))
+		if _, err := c.keys.verifyPermit(CarryBound, permit); err != nil {
+			t.Fatalf("%s: %v", permit, err)
+		}
+		if _, err := c.keys.verifyPermit(CarryBound, twin(permit)); !errors.Is(err, errSignature) {
+			t.Fatalf("%s: a second text of %s: %v", twin(permit), permit, err)
+		}
 	}
 }
 
@@ -76,6 +105,13 @@ func TestForgedPermits(t *testing.T) {
 		{"honest, by the library", CarryBound, must(c.keys.signES256(payload, permitType)), ""},
 		{"honest JWT", CarryJWT, jws(`{"alg":"ES256","kid":"gateway-1","typ":"JWT"}`, payload, es256(c.priv)), ""},
 		{"honest MAC", CarryMAC, jws(`{"alg":"HS256","kid":"gateway-1","typ":"JWT"}`, payload, hs256(c.secret)), ""},
+
+		{"the other signature", CarryBound, twin(good), "signature"},
+		{"line feed in the signature", CarryBound, good[:len(good)-4] + "\n" + good[len(good)-4:], "signature"},
+		{"carriage return in the signature", CarryBound, good[:len(good)-4] + "\r" + good[len(good)-4:], "signature"},
+		{"line break behind it", CarryBound, good + "\r\n", "signature"},
+		{"line break in a signed payload", CarryBound, signedInput(encoded([]byte(bound)) + "." + encoded(payload)[:8] + "\n" + encoded(payload)[8:]), "signature"},
+		{"line break in a MAC", CarryMAC, jws(`{"alg":"HS256","kid":"gateway-1","typ":"JWT"}`, payload, hs256(c.secret)) + "\n", "signature"},
 
 		{"nothing", CarryBound, "", "absent"},
 		{"alg none", CarryBound, jws(`{"alg":"none","kid":"gateway-1","typ":"countersign+jwt"}`, payload, nothingSigned), "alg"},
