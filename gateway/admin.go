@@ -88,6 +88,9 @@ func (g *Gateway) enrol(ctx context.Context, p *api.Principal) error {
 	if p == nil {
 		return fmt.Errorf("%w: no principal is given", api.ErrInvalid)
 	}
+	if p.Token != "" && len(p.Token) < minTokenBytes {
+		return fmt.Errorf("%w: the token of %q has fewer than %d bytes, so that it could be guessed", api.ErrInvalid, p.ID, minTokenBytes)
+	}
 	if len(p.Key) > 0 && thumbprint(p.Key) == "" {
 		return fmt.Errorf("%w: the key of %q is not a public JWK", api.ErrInvalid, p.ID)
 	}

@@ -92,7 +92,7 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s by a caller with role %s: %v", name, role, err)
 			}
 		}
-		for _, token := range []string{"", "token-of-nobody", adminToken + "x", "agent-a"} {
+		for _, token := range []string{"", "the-token-of-nobody", adminToken + "x", "agent-a"} {
 			if err := call(api.Auth{Token: token}); !errors.Is(err, api.ErrUnauthenticated) {
 				t.Errorf("%s with the token %q: %v", name, token, err)
 			}
@@ -201,12 +201,12 @@ func TestAdminRefuses(t *testing.T) {
 	for name, e := range map[string]api.Event{
 		"unknown kind":     {Kind: "promote"},
 		"enrol nobody":     {Kind: api.EventEnrol},
-		"no id":            {Kind: api.EventEnrol, Principal: &api.Principal{Role: api.RoleAgent, Token: "t"}},
+		"no id":            {Kind: api.EventEnrol, Principal: &api.Principal{Role: api.RoleAgent, Token: "a-token-of-its-own"}},
 		"label of no tool": {Kind: api.EventRiskLabel, Subject: "bank.example/Pay", Value: "denied"},
 		"no token":         {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Role: api.RoleAgent}},
-		"no role":          {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Token: "t"}},
-		"control in id":    {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n\n", Role: api.RoleAgent, Token: "t"}},
-		"key no JWK":       {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Role: api.RoleAgent, Token: "t", Key: []byte("{}")}},
+		"no role":          {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Token: "a-token-of-its-own"}},
+		"control in id":    {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n\n", Role: api.RoleAgent, Token: "a-token-of-its-own"}},
+		"key no JWK":       {Kind: api.EventEnrol, Principal: &api.Principal{ID: "n", Role: api.RoleAgent, Token: "a-token-of-its-own", Key: []byte("{}")}},
 		"no policy":        {Kind: api.EventPolicyChange},
 		"no label":         {Kind: api.EventRiskLabel, Subject: "bank.example/pay"},
 		"no tool to label": {Kind: api.EventRiskLabel, Value: "low"},
@@ -216,7 +216,7 @@ func TestAdminRefuses(t *testing.T) {
 		}
 	}
 	for name, p := range map[string]api.Principal{
-		"same id":    {ID: "agent-a", Role: api.RoleAgent, Token: "new"},
+		"same id":    {ID: "agent-a", Role: api.RoleAgent, Token: "a-token-of-its-own"},
 		"same token": {ID: "agent-n", Role: api.RoleAgent, Token: token("agent-a")},
 	} {
 		if err := w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventEnrol, Principal: &p}); !errors.Is(err, api.ErrConflict) {
@@ -625,4 +625,50 @@ func TestTwoProposalsOfOneCall(t *testing.T) {
 		}
 		w.expect(op+": the newer", w.collect(a, newer), api.Executed, "", 1)
 	}
+}
+
+// TestNames: what is enrolled can be told from everything else that is, by whoever
+// reads it.
+func TestNames(t *testing.T) {
+	w := newWorld(t, "M9")
+	enrol := func(id, token string) error {
+		return w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventEnrol, Principal: &api.Principal{
+			ID: id, Role: api.RolePerson, Tenant: "tenant-1", Approver: true, Token: token,
+		}})
+	}
+	must(t, enrol("jos\u00e9", "a-token-of-its-own"))
+	for i, id := range []string{"Approver-P", "\uff41pprover-p", "APPROVER-P", "Jose\u0301", "jose\u0301"} {
+		if err := enrol(id, strings.Repeat("x", 20+i)); !errors.Is(err, api.ErrConflict) {
+			t.Errorf("%q: %v, want a conflict", id, err)
+		}
+	}
+	for i, id := range []string{
+		" alice", "alice ", "ali\u00a0ce", "ali\u200bce", "\u202eecila", "ali\ufe0fce", "ali\u3164ce", "ali\xffce", "ali\x7fce", strings.Repeat("a", 129),
+	} {
+		if err := enrol(id, strings.Repeat("y", 20+i)); !errors.Is(err, api.ErrInvalid) {
+			t.Errorf("%q: %v, want it invalid", id, err)
+		}
+	}
+	if err := enrol("alice", strings.Repeat("z", 15)); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("a token of 15 bytes: %v", err)
+	}
+	for i, id := range []string{"alice", "Anne Marie", "山田太郎", strings.Repeat("a", 128)} {
+		if err := enrol(id, strings.Repeat("z", 16+i)); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	if err := enrol("alice", "another-token-of-its-own"); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("alice once more: %v", err)
+	}
+}
+
+// TestEnrolmentAgain: one that failed after the name was taken can be repeated.
+func TestEnrolmentAgain(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	p := api.Principal{ID: "alice", Role: api.RolePerson, Tenant: "tenant-1", Token: "a-token-of-its-own"}
+	if _, err := s.Create(ctx, store.Row{Kind: "name", ID: "alice", Body: []byte(`"alice"`)}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventEnrol, Principal: &p}))
 }

@@ -31,6 +31,7 @@ const (
 	kindUse        = "use"        // id: issuer, audience, permit; key: while it is open, the action digest. Created once: the consumption.
 
 	kindPrincipal  = "principal" // key: token digest
+	kindName       = "name"      // id: a principal's folded id
 	kindApprover   = "approver"  // key: tenant
 	kindDisabled   = "disabled"
 	kindCredential = "credential" // key: owner
@@ -230,11 +231,11 @@ type registry struct{ s store.Store }
 var _ modes.Identities = registry{}
 
 func (r registry) enrol(ctx context.Context, p api.Principal) error {
-	switch {
-	case p.ID == "" || p.Token == "":
-		return fmt.Errorf("%w: a principal needs an id and a token", api.ErrInvalid)
-	case strings.ContainsFunc(p.ID, func(c rune) bool { return c < ' ' }):
-		return fmt.Errorf("%w: a principal's id holds a control character", api.ErrInvalid)
+	if err := checkID(p.ID); err != nil {
+		return err
+	}
+	if p.Token == "" {
+		return fmt.Errorf("%w: a principal needs a token", api.ErrInvalid)
 	}
 	switch p.Role {
 	case api.RoleAgent, api.RolePerson, api.RoleAdmin, api.RoleAuditor:
@@ -247,6 +248,9 @@ func (r registry) enrol(ctx context.Context, p api.Principal) error {
 	} else if len(other) > 0 {
 		return fmt.Errorf("%w: the token or the principal is enrolled already", api.ErrConflict)
 	}
+	if err := r.takeName(ctx, p.ID); err != nil {
+		return err
+	}
 	p.Token = ""
 	if _, err := create(ctx, r.s, kindPrincipal, p.ID, digest, p); err != nil {
 		return err
@@ -257,6 +261,19 @@ func (r registry) enrol(ctx context.Context, p api.Principal) error {
 		}
 	}
 	return nil
+}
+
+// takeName keeps an id from being enrolled beside one that it could be taken for.
+func (r registry) takeName(ctx context.Context, id string) error {
+	_, err := create(ctx, r.s, kindName, foldedID(id), "", id)
+	if !errors.Is(err, api.ErrConflict) {
+		return err
+	}
+	taken, _, err := get[string](ctx, r.s, kindName, foldedID(id))
+	if err == nil && taken != id {
+		err = fmt.Errorf("%w: %q differs from the id %q in nothing that a reader would see as a difference", api.ErrConflict, id, taken)
+	}
+	return err
 }
 
 func (r registry) byToken(ctx context.Context, token string) (api.Principal, error) {

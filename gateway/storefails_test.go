@@ -215,7 +215,7 @@ func storeCalls() []storeCall {
 		{name: "policy", mode: "M9", ready: event(api.Event{Kind: api.EventPolicyChange, Value: "policy-2"})},
 		{name: "risk", mode: "M9", ready: event(api.Event{Kind: api.EventRiskLabel, Subject: "bank.example/pay", Value: "low"})},
 		{name: "remove", mode: "M9", ready: event(api.Event{Kind: api.EventRemoveCredential, Subject: "approver-p"})},
-		{name: "enrol", mode: "M9", ready: event(api.Event{Kind: api.EventEnrol, Principal: &api.Principal{ID: "new", Role: api.RolePerson, Token: "t", Approver: true}})},
+		{name: "enrol", mode: "M9", ready: event(api.Event{Kind: api.EventEnrol, Principal: &api.Principal{ID: "new", Role: api.RolePerson, Token: "a-token-of-its-own", Approver: true}})},
 		{name: "begin to enrol", mode: "M9", ready: plain(func(w *world) func() error {
 			w.removePasskeys("approver-p")
 			return func() error { _, err := w.target.BeginEnrolment(ctx, auth("approver-p")); return err }

@@ -185,7 +185,7 @@ func people() []api.Principal {
 	}
 }
 
-func token(id string) string { return "token-of-" + id }
+func token(id string) string { return "the-token-of-" + id }
 
 func auth(id string) api.Auth {
 	switch id {

@@ -58,8 +58,8 @@ func deploy(t tb, mode string) *world {
 	})
 	must(t, err)
 	for _, p := range []api.Principal{
-		{ID: "agent", Role: api.RoleAgent, ActsFor: "requester", Token: "agent"}, {ID: "approver", Role: api.RolePerson, Approver: true, Token: "approver"},
-		{ID: "requester", Role: api.RolePerson, Token: "requester"},
+		{ID: "agent", Role: api.RoleAgent, ActsFor: "requester", Token: "token-of-the-agent"}, {ID: "approver", Role: api.RolePerson, Approver: true, Token: "token-of-the-approver"},
+		{ID: "requester", Role: api.RolePerson, Token: "token-of-the-requester"},
 	} {
 		must(t, w.Target.Admin(ctx, api.Auth{Token: "admin"}, api.Event{Kind: api.EventEnrol, Principal: &p}))
 	}
@@ -72,16 +72,16 @@ func (w *world) approved(t tb) api.Dispatch {
 	w.calls++
 	id := fmt.Sprint(w.calls)
 	a := api.Action{Audience: "bank.example", Tool: "pay", Arguments: []byte(`{"amount":1}`), Run: "run", Step: id, Call: id}
-	p, err := w.Target.Propose(ctx, api.Auth{Token: "agent"}, a)
+	p, err := w.Target.Propose(ctx, api.Auth{Token: "token-of-the-agent"}, a)
 	must(t, err)
-	must(t, w.Target.Decide(ctx, api.Auth{Token: "approver"}, api.Decision{Suspension: p.Suspension, Verdict: api.Approve}))
-	st, err := w.Target.Status(ctx, api.Auth{Token: "agent"}, p.Suspension)
+	must(t, w.Target.Decide(ctx, api.Auth{Token: "token-of-the-approver"}, api.Decision{Suspension: p.Suspension, Verdict: api.Approve}))
+	st, err := w.Target.Status(ctx, api.Auth{Token: "token-of-the-agent"}, p.Suspension)
 	must(t, err)
 	return api.Dispatch{Action: a, Carried: st.Carried, RequestID: id}
 }
 
 func dispatch(ctx context.Context, target api.Target, d api.Dispatch) (api.Status, error) {
-	o, err := target.Dispatch(ctx, api.Auth{Token: "agent"}, d)
+	o, err := target.Dispatch(ctx, api.Auth{Token: "token-of-the-agent"}, d)
 	return o.Status, err
 }
 
@@ -227,7 +227,7 @@ func TestFault(t *testing.T) {
 	w = deploy(t, "M3")
 	d = w.approved(t)
 	w.Lab.Fault(api.DepIdentity, api.FaultDown)
-	if _, err := w.Target.Propose(ctx, api.Auth{Token: "agent"}, d.Action); !errors.Is(err, api.ErrUnavailable) {
+	if _, err := w.Target.Propose(ctx, api.Auth{Token: "token-of-the-agent"}, d.Action); !errors.Is(err, api.ErrUnavailable) {
 		t.Errorf("M3, a proposal without names: %v", err)
 	}
 	if status, err := dispatch(ctx, w.Target, d); err != nil || status != api.Executed {
