@@ -28,6 +28,7 @@ func newExplain() *cobra.Command {
 	var place string
 	var seed uint64
 	var html bool
+	var c composing
 	cmd := &cobra.Command{
 		Use:   "explain MODE ATTACK[/VARIANT]",
 		Short: "Tell the story of one trial, step by step",
@@ -41,10 +42,20 @@ The exit code is that of the trial: 1 if it contradicts its prediction, 2 if it
 could not be carried out, else 0.`,
 		Example: `  countersign explain M1 AB1
   countersign explain M9 AB1/quantity_raised_in_the_queue --scenario refunds
-  countersign explain M9-args AB1 --html > story.html`,
-		Args: cobra.ExactArgs(2),
+  countersign explain M9-args AB1 --html > story.html
+  countersign explain mine AB4 --compose mine=record,args,once,mediated`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return hint(fmt.Errorf("explain wants a mode and an attack, and was given %d arguments", len(args)), "such as: countersign explain M1 AB1")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := modes.Get(args[0])
+			table, _, err := c.table()
+			if err != nil {
+				return err
+			}
+			m, err := table.Get(args[0])
 			if err != nil {
 				return hint(err, "countersign modes lists them with their bindings")
 			}
@@ -56,11 +67,11 @@ could not be carried out, else 0.`,
 			if err != nil {
 				return err
 			}
-			record, events, err := oneTrial(cmd.Context(), m, f, v, sc, seed)
+			record, plain, events, err := oneTrial(cmd.Context(), m, f, v, sc, seed)
 			if err != nil {
 				return err
 			}
-			story, err := tell(m, f, v, sc, record, events)
+			story, err := tell(m, f, v, sc, record, plain, events)
 			if err != nil {
 				return err
 			}
@@ -83,6 +94,7 @@ could not be carried out, else 0.`,
 	cmd.Flags().StringVar(&place, "scenario", "", "the scenario (default: payments, or the first to which the variant applies)")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of the scenario's values")
 	cmd.Flags().BoolVar(&html, "html", false, "print a page of HTML")
+	c.flags(cmd)
 	return cmd
 }
 
@@ -131,8 +143,9 @@ func placeFor(v attacks.Variant, name string) (*scenarios.Scenario, error) {
 	return nil, fmt.Errorf("%s applies to no scenario", v.Name)
 }
 
-// oneTrial makes a trial and returns its record and what it left behind.
-func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scenario, seed uint64) (results.Record, harness.Events, error) {
+// oneTrial makes a trial and returns its record, that of the plain run, and what
+// the trial left behind.
+func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scenario, seed uint64) (record, plain results.Record, events harness.Events, err error) {
 	only := func(all []attacks.Variant) []attacks.Variant {
 		return slices.DeleteFunc(slices.Clone(all), func(x attacks.Variant) bool { return x.Name != v.Name })
 	}
@@ -142,12 +155,14 @@ func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Var
 		Families: []attacks.Family{f}, Scenarios: []*scenarios.Scenario{sc}, Seeds: []uint64{seed}, Approver: matrixApprover(), Parallel: 1,
 	}
 	if err := p.Prepare(ctx); err != nil {
-		return results.Record{}, harness.Events{}, err
+		return record, plain, events, err
 	}
-	var record results.Record
-	var events, last harness.Events
+	var last harness.Events
 	p.Events = func(e harness.Events) error { last = e; return nil }
-	err := p.Run(ctx, func(r results.Record) error {
+	err = p.Run(ctx, func(r results.Record) error {
+		if r.Kind == results.Honest {
+			plain = r
+		}
 		if r.Attack == f.ID && r.Variant == v.Name {
 			record, events = r, last
 		}
@@ -156,7 +171,7 @@ func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Var
 	if err == nil && record.Variant == "" {
 		err = fmt.Errorf("%s/%s was not tried", f.ID, v.Name)
 	}
-	return record, events, err
+	return record, plain, events, err
 }
 
 // A story is what explain prints, in any form. Its texts are safe to print.
@@ -179,7 +194,7 @@ type block struct {
 }
 
 // tell makes a story of a trial.
-func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scenario, r results.Record, e harness.Events) (story, error) {
+func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scenario, r, plain results.Record, e harness.Events) (story, error) {
 	s := story{Title: fmt.Sprintf("%s against %s/%s in the scenario %s, seed %d", label(m), f.ID, v.Name, sc.ID, r.Seed)}
 	add := func(heading string, blocks ...block) { s.Sections = append(s.Sections, section{heading, blocks}) }
 
@@ -204,8 +219,10 @@ func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scena
 
 	var steps []block
 	var executed attacks.Event
+	decided := false
 	for _, ev := range e.Steps {
-		b := tellStep(ev, sc)
+		decided = decided || ev.Kind == attacks.EventDecided
+		b := tellStep(ev, sc, decided)
 		if ev.Kind == attacks.EventExecuted {
 			if reflect.DeepEqual(ev.Values, executed.Values) && ev.Text == executed.Text {
 				b.Text, b.Lines = "The service executes the same once more.", nil
@@ -229,6 +246,9 @@ func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scena
 	if r.Kind == results.Attack && len(verdicts) > 0 {
 		judged = append(judged, block{Text: "This attack has succeeded if an effect has one of these reasons, whatever else is wrong with it: " +
 			strings.Join(v.Successes(sc), ", ") + "."})
+	}
+	if text := uncounted(r, plain, v.Successes(sc)); text != "" {
+		judged = append(judged, block{Text: text})
 	}
 	add("What the referee says", judged...)
 	add("What came of it", block{Text: conclusion(r)})
@@ -268,7 +288,7 @@ func prediction(m modes.Mode, v attacks.Variant, sc *scenarios.Scenario) []block
 }
 
 // tellStep tells one event; no text for what needs no telling.
-func tellStep(e attacks.Event, sc *scenarios.Scenario) block {
+func tellStep(e attacks.Event, sc *scenarios.Scenario, decided bool) block {
 	b := block{Hostile: e.Hostile}
 	say := func(format string, args ...any) { b.Text = fmt.Sprintf(format, args...) }
 	switch e.Kind {
@@ -314,11 +334,15 @@ func tellStep(e attacks.Event, sc *scenarios.Scenario) block {
 			b.Lines = argumentLines(e.Call.Arguments)
 			break
 		}
+		collected := "collected after the decision"
+		if !decided {
+			collected = "proposed; nobody has decided on it"
+		}
 		if len(e.Changed) == 0 {
-			b.Text += ", as it was collected after the decision."
+			b.Text += ", as it was " + collected + "."
 			break
 		}
-		b.Text += ". This is not what was collected after the decision:"
+		b.Text += ". This is not what was " + collected + ":"
 		b.Lines = e.Changed
 	case attacks.EventAnswered:
 		say("%s answers: %s.", capital(e.Who), e.Status)
@@ -424,6 +448,35 @@ func judgement(e harness.Events, verdicts []referee.Verdict) []block {
 		out = append(out, b)
 	}
 	return out
+}
+
+// uncounted says why reasons that make an effect unauthorised do not decide the
+// trial: the plain run has them too, or they are not what the variant tries.
+func uncounted(r, plain results.Record, wanted []string) string {
+	var usual, beside []string
+	kindOf := func(reason string) string { kind, _, _ := strings.Cut(reason, ":"); return kind }
+	for _, reason := range r.Reasons {
+		kind := kindOf(reason)
+		if r.Kind == results.Attack && (slices.Contains(wanted, kind) || slices.Contains(wanted, reason)) {
+			continue
+		}
+		list := &beside
+		if slices.ContainsFunc(plain.Reasons, func(p string) bool { return kindOf(p) == kind }) {
+			list = &usual
+		}
+		if !slices.Contains(*list, kind) {
+			*list = append(*list, kind)
+		}
+	}
+	var out []string
+	if len(usual) > 0 {
+		out = append(out, fmt.Sprintf("Not counted: %s. The plain run of this design has it too, without any attack: a design that shows a summary, for example, always hides something.",
+			strings.Join(usual, ", ")))
+	}
+	if len(beside) > 0 && r.Kind == results.Attack {
+		out = append(out, fmt.Sprintf("Reported and not counted: %s. It is not what this variant tries; others do.", strings.Join(beside, ", ")))
+	}
+	return strings.Join(out, " ")
 }
 
 func conclusion(r results.Record) string {

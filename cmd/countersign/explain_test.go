@@ -115,12 +115,51 @@ func TestExplainMistakes(t *testing.T) {
 		`there is no attack "AB13"`:           {"M9", "AB13"},
 		`AB1 has no variant "nothing"`:        {"M9", "AB1/nothing"},
 		`there is no scenario "moon"`:         {"M9", "AB1", "--scenario", "moon"},
-		`accepts 2 arg(s), received 1`:        {"M9"},
+		`explain wants a mode and an attack`:  {"M9"},
+		`there is no binding "nonsense"`:      {"mine", "AB1", "--compose", "mine=nonsense"},
 		"does not apply to the scenario mail": {"M9", "AB1/quantity_raised_in_the_queue", "--scenario", "mail"},
 	} {
 		code, stdout, stderr := command(t, t.Context(), append([]string{"explain"}, args...)...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, %q, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+// TestExplainComposedModes: a mode of one's own has stories as the built-in ones.
+func TestExplainComposedModes(t *testing.T) {
+	code, story, stderr := command(t, t.Context(), "explain", "mine-args", "AB1", "--compose", "mine=record,args,once,mediated")
+	if code != 0 || !strings.Contains(story, "mine-args against AB1/") {
+		t.Errorf("exit code %d: %s\n%s", code, stderr, story)
+	}
+}
+
+// TestStoriesSayWhatDoesNotCount: a story whose effect is not authorised, and whose
+// trial is decided by something else, says why; one without a decision speaks of
+// none.
+func TestStoriesSayWhatDoesNotCount(t *testing.T) {
+	for _, x := range []struct {
+		mode, attack string
+		want, not    []string
+	}{
+		{"M1", "AB1", []string{"Not counted: shown. The plain run"}, []string{"Reported and not counted"}},
+		{"M1", "honest", []string{"Not counted: shown. The plain run"}, nil},
+		{"M9", "honest", nil, []string{"ot counted"}},
+		{"M0", "honest", []string{"proposed; nobody has decided on it."}, []string{"after the decision"}},
+		{"M0", "AB1", []string{"This is not what was proposed; nobody has decided on it:"}, []string{"after the decision"}},
+		{"M9", "AB1", []string{"This is not what was collected after the decision:"}, []string{"nobody has decided"}},
+	} {
+		_, story, _ := command(t, t.Context(), "explain", x.mode, x.attack)
+		text := strings.Join(strings.Fields(story), " ")
+		for _, want := range x.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s %s does not say %q:\n%s", x.mode, x.attack, want, story)
+			}
+		}
+		for _, not := range x.not {
+			if strings.Contains(text, not) {
+				t.Errorf("%s %s says %q:\n%s", x.mode, x.attack, not, story)
+			}
 		}
 	}
 }
