@@ -1,6 +1,9 @@
 package attacks
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"countersign/gateway/api"
@@ -88,7 +91,7 @@ var _ = family(Family{
 		{
 			Name:    "crash_before_the_send_and_two_workers_dispatch_again",
 			Summary: "the gateway crashes after it spent the approval and before the send; later two workers dispatch again, and both pass the checks before either consumes",
-			Uses:    []Capability{UseFault, UseDelay}, Stopped: stopped("once | idem & (@idempotent | @none)"),
+			Uses:    []Capability{UseFault, UseDelay}, Stopped: stopped("once | idem & @idempotent"),
 			Success: []string{"spent", "none"}, References: []string{"incident 80"},
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
@@ -162,6 +165,35 @@ var _ = family(Family{
 				s.Dispatch(s.Collect(second).With(func(d *api.Dispatch) { d.Siblings = []api.Action{first.Action} }))
 			},
 		},
+		{
+			Name:    "request_still_under_way_when_it_is_looked_up_and_sent_again",
+			Summary: "the network keeps the request and breaks the connection; the call is sent again, by the executor or by the worker when it may be, and then the first request arrives",
+			Uses:    []Capability{UseNet}, Stopped: stopped("idem"),
+			Success: []string{"spent", "none"}, Effects: 1,
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				s.Tamper()
+				s.KeepRequest()
+				s.DispatchUntilDone(m)
+				s.DeliverKept()
+			},
+		},
+		{
+			Name:    "owner_pauses_past_its_lease_and_sends_after_another_did",
+			Summary: "the gateway spends the approval and stands still for longer than it may; another instance takes the call over and makes it; then the first goes on",
+			Uses:    []Capability{UseDelay}, Stopped: stopped("once | idem"),
+			Success: []string{"spent", "none"}, Effects: 1,
+			Run: func(s *Stage) {
+				m := s.Ask(s.Call(0))
+				other := s.Second()
+				s.Tamper()
+				s.During(api.StepConsumed, func() {
+					s.Wait(longerThanAnyLease)
+					s.DispatchAt(other, m)
+				})
+				s.Dispatch(m)
+			},
+		},
 	},
 	Twins: []Variant{
 		{
@@ -176,7 +208,7 @@ var _ = family(Family{
 		},
 		{
 			Name:    "sent_again_after_a_lost_request",
-			Summary: "the request is lost on its way to the provider; the retry makes the one effect",
+			Summary: "the request is lost on its way to the provider; the retry makes the one effect, at once or when the first can arrive no more",
 			Effects: 1,
 			Unless: func(sc *scenarios.Scenario) string {
 				if t, _ := sc.Tool(sc.HonestTool); t.Guarantee == api.GuaranteeNone {
@@ -187,7 +219,7 @@ var _ = family(Family{
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
 				s.Lose(provider.FaultDropRequest)
-				s.Dispatch(m)
+				s.DispatchUntilDone(m)
 			},
 		},
 		{
@@ -204,6 +236,62 @@ var _ = family(Family{
 })
 
 const keysForgotten = "docs.stripe.com/api/idempotent_requests: keys may be removed after 24 hours"
+
+// longerThanAnyLease is how long a worker waits that is told that its call may still
+// be on its way.
+const longerThanAnyLease = 5 * time.Minute
+
+// DispatchUntilDone presents a message, and once more, later, when it is held.
+func (s *Stage) DispatchUntilDone(m Message) {
+	if o := s.Dispatch(m); o.Status == api.Held {
+		s.Wait(longerThanAnyLease)
+		s.Dispatch(m)
+	}
+}
+
+// A network may keep requests on their way to the service.
+type network struct {
+	keep int
+	kept []api.ProviderRequest
+}
+
+func (n *network) keeps(r api.ProviderRequest) bool {
+	if n.keep == 0 {
+		return false
+	}
+	n.keep--
+	n.kept = append(n.kept, r)
+	return true
+}
+
+// KeepRequest lets the next request to the service hang in the network; whoever sent
+// it gets no answer.
+func (s *Stage) KeepRequest() {
+	s.network.keep++
+	s.happened(theNetwork, "will keep the next request on its way to the service")
+}
+
+// DeliverKept lets what hangs in the network arrive. Nobody waits for the answers;
+// what the service made of it is the answer to the adversary's step.
+func (s *Stage) DeliverKept() {
+	kept := slices.Clone(s.network.kept)
+	s.network.kept = nil
+	s.happened(theNetwork, "delivers what it kept")
+	for _, r := range kept {
+		res, err := watched{s.world, s}.Execute(context.WithoutCancel(s.ctx), r)
+		var pe *api.ProviderError
+		switch {
+		case err == nil && res.Replayed:
+			s.answer(Answer{Status: api.Absorbed})
+		case err == nil:
+			s.answer(Answer{Status: api.Executed})
+		case errors.As(err, &pe) && pe.Code == api.ProviderLate:
+			s.answer(Answer{Status: api.Refused, Refusals: []api.Refusal{{Binding: api.BindIdem, Code: pe.Code}}})
+		default:
+			panic(stop{err})
+		}
+	}
+}
 
 // Slow makes the next call of the provider take its time.
 func (s *Stage) Slow(d time.Duration) {

@@ -23,7 +23,7 @@ var _ = family(Family{
 		lost("clock_lost_between_check_and_consume", "the clock stops after the checks and before the consumption",
 			api.StepChecked, api.DepClock, "closed | expiry"),
 		lost("approval_store_lost_between_consume_and_send", "the approval store stops answering after the consumption and before the send",
-			api.StepConsumed, api.DepStore, "online"),
+			api.StepConsumed, api.DepStore, "online | idem"),
 		lost("policy_lost_between_consume_and_send", "the policy stops answering after the consumption and before the send",
 			api.StepConsumed, api.DepPolicy, "online"),
 		lost("clock_lost_between_consume_and_send", "the clock stops after the consumption and before the send",

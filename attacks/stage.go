@@ -144,6 +144,7 @@ type Stage struct {
 	newest   map[string]string // run, step, call → suspension
 	tampered bool
 	asserted json.RawMessage // the newest honest assertion
+	network  network
 
 	// History is what the referee judges from; Answers is what the target said;
 	// Prompts and Characters are the approvers' work.
@@ -832,6 +833,9 @@ type watched struct {
 }
 
 func (w watched) Execute(ctx context.Context, r api.ProviderRequest) (api.ProviderResult, error) {
+	if w.s.network.keeps(r) {
+		return api.ProviderResult{}, api.ErrNoAnswer
+	}
 	res, err := w.World.Execute(ctx, r)
 	for _, e := range w.Since(len(w.s.History.Effects)) {
 		w.s.History.Effects = append(w.s.History.Effects, referee.Effect{

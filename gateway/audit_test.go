@@ -177,7 +177,7 @@ func TestOutcomeNotLogged(t *testing.T) {
 // so a retry has the same and another approval another.
 func TestKeysAreDerived(t *testing.T) {
 	w := newWorld(t, "M9")
-	d := w.approved(w.action("pay", 1))
+	d := w.approved(w.action("wire", 1))
 	d.RequestID = "first"
 	w.lab.At(api.StepConsumed, func(context.Context) error { return lab.ErrCrash })
 	w.answer(w.target, d)

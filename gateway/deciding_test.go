@@ -336,11 +336,11 @@ func TestWithoutIdemNothingIsReconciled(t *testing.T) {
 func TestReconcilingFails(t *testing.T) {
 	w, s := newScripted(t, "M9")
 	d := w.approved(w.action("wire", 1))
-	w.lab.At(api.StepConsumed, func(context.Context) error { return lab.ErrCrash })
+	w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
 	w.answer(w.target, d)
 	w.clock.add(gateway.SendLease)
 	s.lookup = errors.New("no answer")
-	if got := w.answer(w.target, d); got != "held [idem/unavailable]" || s.calls != 0 {
+	if got := w.answer(w.target, d); got != "held [idem/unavailable]" || s.calls != 1 {
 		t.Errorf("look-up down: %s, sent %d times", got, s.calls)
 	}
 
@@ -354,12 +354,12 @@ func TestReconcilingFails(t *testing.T) {
 	second, err := w.lab.Second(ctx)
 	must(t, err)
 	d = w.approved(w.action("wire", 1))
-	w.lab.At(api.StepConsumed, func(context.Context) error { return lab.ErrCrash })
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}))
 	w.answer(w.target, d)
 	w.clock.add(gateway.SendLease)
 	var other string
 	w.prov.onLookup = func() { other = w.answer(second, d) }
-	w.expect("another took it over", d, api.Held, "idem/in_progress", 1)
+	w.expect("another took it over", d, api.Absorbed, "", 1)
 	if other != "executed []" {
 		t.Errorf("the other instance: %s", other)
 	}

@@ -178,13 +178,22 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 	if err := g.reach(ctx, api.StepChecked); err != nil {
 		return api.Outcome{}, err
 	}
+	s.StoreErr = g.records.ping(ctx)
+	s.Policy, s.PolicyErr = g.registry.policy(ctx)
+	s.Now, s.HighWater, s.NowErr = g.now()
+	if r, ok := modes.Recheck(s, api.BindClosed); !ok { // nothing is spent for it
+		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
+	}
 	id := s.Evidence.Envelope.Permit
 	if g.mode.Has(api.BindSender) {
 		if !g.markProof(s.ProofID, s.Now) {
 			return refusedBy(api.BindSender, "proof_replayed", "the proof was used before"), nil
 		}
 	}
-	u := use{RequestID: requestID, State: useSending, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool}
+	u := use{
+		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,
+		Suspension: suspensionID(s.Evidence.Envelope.SuspendedAt),
+	}
 	if g.mode.Has(api.BindIdem) {
 		u.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, id)
 	}
@@ -204,7 +213,7 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 			if u, err = g.earlierUse(ctx, s); err != nil {
 				return heldBy(api.BindIdem, modes.CodeUnavailable, "the earlier send cannot be read"), nil
 			}
-			if u.State == useSending {
+			if u.open() {
 				return g.reconcile(ctx, s, u, false)
 			}
 		case err != nil:
@@ -222,20 +231,11 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		g.seen[id] = true
 		g.mu.Unlock()
 	}
-	s.StoreErr = g.records.ping(ctx)
-	s.Policy, s.PolicyErr = g.registry.policy(ctx)
-	s.Now, s.HighWater, s.NowErr = g.now()
-	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
-		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
-	}
 	if err := g.reach(ctx, api.StepConsumed); err != nil {
 		return api.Outcome{}, err
 	}
 	if refusals := g.standing(ctx, s); len(refusals) > 0 {
-		if u.State == useSending { // not an earlier use whose outcome is known
-			g.record(ctx, &u, api.ProviderResult{}, api.ErrNotSent)
-		}
-		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
+		return g.withhold(ctx, u, refusals), nil
 	}
 	return g.execute(ctx, s, requestID, u)
 }

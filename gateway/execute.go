@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -22,22 +24,30 @@ type timestamp = time.Time
 // A use is the consumption of an approval and what came of it. It is stored
 // before anything is sent.
 type use struct {
-	RequestID string             `json:"request_id"`
-	Key       string             `json:"key,omitempty"` // idempotency key
-	State     string             `json:"state"`
-	At        timestamp          `json:"at"` // of consumption, or of the newest send
-	Digest    string             `json:"digest"`
-	Audience  string             `json:"audience"`
-	Tool      string             `json:"tool"`
-	Result    api.ProviderResult `json:"result,omitzero"`
-	row       store.Row
+	RequestID  string             `json:"request_id"`
+	Key        string             `json:"key,omitempty"` // idempotency key
+	State      string             `json:"state"`
+	At         timestamp          `json:"at"`                // of consumption, or of the newest send
+	Deadline   timestamp          `json:"deadline,omitzero"` // of the newest send; zero where the time was not known
+	Waits      bool               `json:"waits,omitempty"`   // spent, and whoever spent it has given up sending
+	Digest     string             `json:"digest"`
+	Audience   string             `json:"audience"`
+	Tool       string             `json:"tool"`
+	Suspension string             `json:"suspension,omitempty"`
+	Result     api.ProviderResult `json:"result,omitzero"`
+	row        store.Row
 }
 
+// The states of a use. Each step is a compare-and-set on its row, so that of
+// several instances one takes it.
 const (
+	useSpent   = "spent"   // consumed, and nothing was sent
 	useSending = "sending" // sent or about to be: the outcome is not known
 	useDone    = "done"
 	useFailed  = "failed" // certainly not executed
 )
+
+func (u use) open() bool { return u.State == useSpent || u.State == useSending }
 
 // idempotencyKey derives the provider's key from what was spent, so that every
 // retry has the same one and no caller can choose it.
@@ -46,14 +56,14 @@ func idempotencyKey(issuer, audience, permit string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// actionDigest identifies equal actions: audience, tool, canonical arguments and
-// what the references resolve to.
+// actionDigest identifies equal actions of a tenant: audience, tool, canonical
+// arguments and what the references resolve to.
 func (g *Gateway) actionDigest(s *modes.Situation) string {
 	resolved, err := json.Marshal(s.Resolved) // members sorted by name
 	if err != nil {
 		return ""
 	}
-	return canonical.Digest([]byte(joined(s.Action.Audience, s.Action.Tool, s.ArgsDigest, string(resolved))))
+	return canonical.Digest([]byte(joined(s.Caller.Tenant, s.Action.Audience, s.Action.Tool, s.ArgsDigest, string(resolved))))
 }
 
 func (g *Gateway) request(s *modes.Situation, requestID string) api.ProviderRequest {
@@ -89,12 +99,37 @@ func (g *Gateway) transmit(ctx context.Context, r api.ProviderRequest, again int
 	}
 }
 
+// uncertain says that an answer leaves open whether the effect was made. A 5xx
+// says that the server, or a gateway on the way to it, failed (RFC 9110, section
+// 15.6), and 408 that it stopped waiting: both are also sent for requests that
+// were acted upon. 425, 429 and 499 ask for another attempt, which is what an
+// uncertain call gets once that is safe. Any other 4xx refuses the request as such,
+// and a *api.ProviderError is the provider's own word, but for "late": that one may
+// answer the copy of a request that was accepted before.
+func uncertain(res api.ProviderResult, err error) bool {
+	var pe *api.ProviderError
+	switch {
+	case errors.As(err, &pe):
+		return pe.Code == api.ProviderLate
+	case err != nil:
+		return !errors.Is(err, api.ErrNotSent)
+	}
+	switch s := res.Status; s {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, 499:
+		return true
+	default:
+		return !(s >= 200 && s < 300 || s >= 400 && s < 500)
+	}
+}
+
 // answer maps what the provider said to an outcome.
 func (g *Gateway) answer(res api.ProviderResult, err error) (api.Outcome, error) {
 	var pe *api.ProviderError
 	switch {
+	case err == nil && uncertain(res, nil):
+		return api.Outcome{}, fmt.Errorf("%w: the provider answered with status %d; the effect may have been made", api.ErrUnavailable, res.Status)
 	case err == nil && res.Status >= 400:
-		return api.Outcome{}, fmt.Errorf("%w: the provider failed with status %d and made no effect", api.ErrUnavailable, res.Status)
+		return api.Outcome{}, fmt.Errorf("%w: the provider refused the call with status %d", api.ErrInvalid, res.Status)
 	case err == nil && res.Replayed:
 		return api.Outcome{Status: api.Absorbed, Result: res.Body}, nil
 	case err == nil:
@@ -119,12 +154,16 @@ func (g *Gateway) execute(ctx context.Context, s *modes.Situation, requestID str
 	again := resends
 	if g.mode.Has(api.BindIdem) {
 		again = 0
+		if outcome, ok := g.begin(ctx, s, &u); !ok {
+			return outcome, nil
+		}
+		r.Deadline = u.Deadline
 	}
 	res, err := g.transmit(ctx, r, again)
 	if stop := g.reach(ctx, api.StepSent); stop != nil {
 		return api.Outcome{}, stop
 	}
-	if g.mode.Has(api.BindIdem) && errors.Is(err, api.ErrNoAnswer) {
+	if g.mode.Has(api.BindIdem) && uncertain(res, err) {
 		return g.reconcile(ctx, s, u, true)
 	}
 	g.record(ctx, &u, res, err)
@@ -138,32 +177,112 @@ func (g *Gateway) execute(ctx context.Context, s *modes.Situation, requestID str
 	return outcome, err
 }
 
-// record stores what came of a use. If the store does not take it, because it is
-// down or another instance has taken the send over, the use stays "sending" and
-// is reconciled when it is presented again.
-func (g *Gateway) record(ctx context.Context, u *use, res api.ProviderResult, err error) {
-	if u.row.ID == "" {
-		return
+// begin takes the send: no equal action is open that was consumed before, and this
+// is still the use that was read. After it, whoever wants to send for this use
+// finds the request under way until its deadline; before it, whoever took the use
+// over has made this step fail.
+func (g *Gateway) begin(ctx context.Context, s *modes.Situation, u *use) (api.Outcome, bool) {
+	first, open, err := g.unreconciled(ctx, u.Digest, u.row.ID)
+	if err != nil {
+		return heldBy(api.BindIdem, modes.CodeUnavailable, "whether an equal call is open cannot be read"), false
+	}
+	if open {
+		g.wait(ctx, *u)
+		return heldBy(api.BindIdem, "unreconciled", "an equal call, "+first.Suspension+", was sent before and its outcome is not known"), false
 	}
 	next := *u
-	var pe *api.ProviderError
-	switch {
-	case err == nil && res.Status < 400:
-		next.State, next.Result = useDone, res
-	case err == nil:
-		next.State, next.Result = useFailed, res
-	case errors.As(err, &pe), errors.Is(err, api.ErrNotSent):
-		next.State = useFailed
-	default:
-		return
+	next.State, next.At, next.Deadline, next.Waits = useSending, s.Now, g.deadline(s), false
+	row := u.row
+	row.Key = u.Digest
+	if next.row, err = update(ctx, g.records.s, row, next); err == nil {
+		*u = next
+		return api.Outcome{}, true
 	}
+	if !errors.Is(err, api.ErrConflict) {
+		return heldBy(api.BindIdem, modes.CodeUnavailable, "the send cannot be recorded now"), false
+	}
+	switch now, err := g.earlierUse(ctx, s); {
+	case err == nil && now.State == useDone:
+		return api.Outcome{Status: api.Absorbed, Result: now.Result.Body}, false
+	case err == nil && now.State == useFailed:
+		return refusedBy(api.BindOnce, "spent", "the call was recorded as not executed meanwhile"), false
+	}
+	return heldBy(api.BindIdem, "in_progress", "another instance has taken the call over"), false
+}
+
+// deadline is when the provider shall refuse the request that is sent now: before
+// the lease ends, by any clock that differs from this one by less than ClockSkew,
+// and when authority ends.
+func (g *Gateway) deadline(s *modes.Situation) timestamp {
+	if s.NowErr != nil {
+		return timestamp{}
+	}
+	d := s.Now.Add(SendLease - ClockSkew)
+	if end := time.Unix(s.Evidence.Envelope.ExpiresAt, 0); g.mode.Has(api.BindExpiry) && end.Before(d) {
+		d = end.UTC()
+	}
+	return d
+}
+
+// underWay reports whether somebody may still send for an open use, or the provider
+// may still accept what was sent.
+func (g *Gateway) underWay(u use) bool {
+	now, _, err := g.now()
+	switch {
+	case err != nil:
+		return true
+	case u.State == useSending && u.Deadline.IsZero():
+		return true // it was sent without an end
+	}
+	return now.Sub(u.At) < SendLease
+}
+
+// wait says that a use is not being sent, so that it may be as soon as what it
+// waits for is there. If that cannot be stored, it waits for the end of the lease.
+func (g *Gateway) wait(ctx context.Context, u use) {
+	if u.State == useSpent && !u.Waits {
+		u.Waits = true
+		_, _ = update(ctx, g.records.s, u.row, u)
+	}
+}
+
+// record stores what came of a use, and reports whether it did. If the store does
+// not take it, because it is down or another instance has taken the send over, the
+// use stays open and is reconciled when it is presented again.
+func (g *Gateway) record(ctx context.Context, u *use, res api.ProviderResult, err error) bool {
+	switch {
+	case uncertain(res, err):
+		return false
+	case err == nil && res.Status < 400:
+		return g.settled(ctx, u, useDone, res)
+	}
+	return g.settled(ctx, u, useFailed, res)
+}
+
+// recordFound stores what a look-up found.
+func (g *Gateway) recordFound(ctx context.Context, u *use, res api.ProviderResult) bool {
+	if res.Status >= 400 {
+		return g.settled(ctx, u, useFailed, res)
+	}
+	return g.settled(ctx, u, useDone, res)
+}
+
+func (g *Gateway) settled(ctx context.Context, u *use, state string, res api.ProviderResult) bool {
+	if u.row.ID == "" {
+		return false
+	}
+	next := *u
+	next.State, next.Result, next.Waits = state, res, false
 	// Only open sends are found by their action: a settled one holds nothing back.
 	row := u.row
 	row.Key = next.State
-	if row, err := update(ctx, g.records.s, row, next); err == nil {
-		next.row = row
-		*u = next
+	row, err := update(ctx, g.records.s, row, next)
+	if err != nil {
+		return false
 	}
+	next.row = row
+	*u = next
+	return true
 }
 
 func (g *Gateway) earlierUse(ctx context.Context, s *modes.Situation) (use, error) {
@@ -182,84 +301,121 @@ func (g *Gateway) absorb(ctx context.Context, s *modes.Situation, refusals []api
 		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
 	case u.State == useDone:
 		return api.Outcome{Status: api.Absorbed, Refusals: refusals, Result: u.Result.Body}, nil
-	case u.State == useSending:
+	case u.open():
 		return g.reconcile(ctx, s, u, false)
 	}
 	return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
 }
 
-// reconcile finds out what became of a send whose answer is missing. Only when
-// the provider says that nothing was executed, and nobody else can still be
-// sending, is the call sent again, under the same key and only while authority
-// still holds. owner: this very dispatch consumed the approval and sent the call.
+// reconcile finds out what became of an open use. Only when nothing was executed
+// and nothing can be any more, because nothing was sent or the provider says so
+// after the deadline, is the call sent again, under the same key and only while
+// authority still holds. owner: this very dispatch sent the call.
 func (g *Gateway) reconcile(ctx context.Context, s *modes.Situation, u use, owner bool) (api.Outcome, error) {
-	q := api.LookupQuery{Audience: s.Action.Audience, Tool: s.Action.Tool, IdempotencyKey: u.Key, RequestID: u.RequestID}
-	res, found, err := g.d.Provider.Lookup(ctx, q)
+	if u.State == useSpent {
+		if !u.Waits && g.underWay(u) {
+			return heldBy(api.BindIdem, "in_progress", "the call may be about to be sent"), nil
+		}
+		return g.resume(ctx, s, u)
+	}
+	res, found, err := g.d.Provider.Lookup(ctx, lookup(u))
 	switch {
 	case errors.Is(err, api.ErrNoLookup):
 		return heldBy(api.BindIdem, "unreconciled", "the provider has no look-up: a person has to find out whether the call was executed"), nil
 	case err != nil:
 		return heldBy(api.BindIdem, modes.CodeUnavailable, "the provider does not answer look-ups now"), nil
 	case found:
-		g.record(ctx, &u, res, nil)
+		g.recordFound(ctx, &u, res)
+		if res.Status >= 400 {
+			return api.Outcome{}, fmt.Errorf("%w: the provider failed with status %d and made no effect", api.ErrUnavailable, res.Status)
+		}
 		res.Replayed = true
 		return g.answer(res, nil)
-	}
-	now, _, err := g.now()
-	if err != nil || !owner && now.Sub(u.At) < SendLease {
+	case owner && s.Tool.Guarantee == api.GuaranteeIdempotent:
+		return g.sendAgain(ctx, s, u)
+	case g.underWay(u):
 		return heldBy(api.BindIdem, "in_progress", "the call may still be on its way"), nil
 	}
+	return g.resume(ctx, s, u)
+}
+
+func lookup(u use) api.LookupQuery {
+	return api.LookupQuery{Audience: u.Audience, Tool: u.Tool, IdempotencyKey: u.Key, RequestID: u.RequestID}
+}
+
+// sendAgain repeats a request that may still be on its way, which is harmless only
+// where the provider makes one effect for a key, whichever of them arrives first.
+func (g *Gateway) sendAgain(ctx context.Context, s *modes.Situation, u use) (api.Outcome, error) {
 	if refusals := g.standing(ctx, s); len(refusals) > 0 {
 		return api.Outcome{Status: api.Held, Refusals: refusals}, nil
 	}
-	// Taking the send over is a compare-and-set, so that only one instance does.
-	u.At = now
-	if u.row, err = update(ctx, g.records.s, u.row, u); err != nil {
-		return heldBy(api.BindIdem, "in_progress", "another instance is reconciling the call"), nil
-	}
 	r := g.request(s, u.RequestID)
-	r.IdempotencyKey = u.Key
-	res, err = g.transmit(ctx, r, 0)
-	if errors.Is(err, api.ErrNoAnswer) {
+	r.IdempotencyKey, r.Deadline = u.Key, u.Deadline
+	res, err := g.transmit(ctx, r, 0)
+	if uncertain(res, err) {
 		return heldBy(api.BindIdem, "unreconciled", "the provider gave no answer again"), nil
 	}
 	g.record(ctx, &u, res, err)
 	return g.answer(res, err)
 }
 
-// unreconciled reports whether an equal action was sent and its outcome is not
-// known even after asking the provider.
-func (g *Gateway) unreconciled(ctx context.Context, digest string) (bool, error) {
-	rows, err := g.records.s.Find(ctx, kindUse, digest)
-	if err != nil {
-		return false, answered(err)
+// resume sends a call of which it is certain that it was not executed.
+func (g *Gateway) resume(ctx context.Context, s *modes.Situation, u use) (api.Outcome, error) {
+	if refusals := g.standing(ctx, s); len(refusals) > 0 {
+		return g.withhold(ctx, u, refusals), nil
 	}
-	for _, row := range rows {
-		var u use
-		if err := jsonv2.Unmarshal(row.Body, &u); err != nil {
-			return false, err
-		}
-		u.row = row
-		if u.State == useSending && !g.settle(ctx, u) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return g.execute(ctx, s, u.RequestID, u)
 }
 
-// settle asks the provider about an open send and records the answer. It reports
-// whether the outcome is known now.
-func (g *Gateway) settle(ctx context.Context, u use) bool {
-	res, found, err := g.d.Provider.Lookup(ctx, api.LookupQuery{Audience: u.Audience, Tool: u.Tool, IdempotencyKey: u.Key, RequestID: u.RequestID})
-	switch now, _, clockErr := g.now(); {
-	case err != nil:
-		return false
-	case found:
-		g.record(ctx, &u, res, nil)
-	case clockErr != nil || now.Sub(u.At) < SendLease:
-		return false
-	default:
-		g.record(ctx, &u, api.ProviderResult{}, api.ErrNotSent)
+// withhold answers a spent call that is not sent because authority does not hold.
+// What only cannot be checked now leaves the use open, so that the call proceeds
+// later; what has ended leaves nothing to reconcile.
+func (g *Gateway) withhold(ctx context.Context, u use, refusals []api.Refusal) api.Outcome {
+	switch {
+	case allWait(refusals) && (g.mode.Has(api.BindIdem) || !g.mode.Has(api.BindOnce)):
+		g.wait(ctx, u)
+		return api.Outcome{Status: api.Held, Refusals: refusals}
+	case u.open() && u.row.ID != "" && !g.settled(ctx, &u, useFailed, api.ProviderResult{}):
+		return api.Outcome{Status: api.Held, Refusals: refusals} // it stays open, or is another instance's
 	}
-	return u.State != useSending
+	return api.Outcome{Status: api.Refused, Refusals: refusals}
+}
+
+// unreconciled finds an equal action that was consumed, before the use with the
+// given id if that is not empty, and whose outcome is not known even after asking
+// the provider.
+func (g *Gateway) unreconciled(ctx context.Context, digest, before string) (use, bool, error) {
+	rows, err := g.records.s.Find(ctx, kindUse, digest)
+	if err != nil {
+		return use{}, false, answered(err)
+	}
+	// The one created last comes first. Of two uses each yields to the older, so
+	// that never both wait and never both go.
+	from := 1 + slices.IndexFunc(rows, func(r store.Row) bool { return r.ID == before })
+	for i, row := range rows {
+		var u use
+		if err := jsonv2.Unmarshal(row.Body, &u); err != nil {
+			return use{}, false, err
+		}
+		u.row = row
+		if i >= from && u.open() && !g.settle(ctx, u) {
+			return u, true, nil
+		}
+	}
+	return use{}, false, nil
+}
+
+// settle finds out what became of an open use without sending anything, and records
+// it. It reports whether the outcome is known now.
+func (g *Gateway) settle(ctx context.Context, u use) bool {
+	if u.State == useSending {
+		res, found, err := g.d.Provider.Lookup(ctx, lookup(u))
+		if err != nil {
+			return false
+		}
+		if found {
+			return g.recordFound(ctx, &u, res)
+		}
+	}
+	return !g.underWay(u) && g.settled(ctx, &u, useFailed, api.ProviderResult{})
 }

@@ -23,6 +23,9 @@ const (
 	// SendLease is how long the instance that consumed an approval owns the send;
 	// until then nobody else sends again. It is longer than any provider time-out.
 	SendLease = 2 * time.Minute
+	// ClockSkew is by how much the provider's clock may be behind the gateway's: the
+	// provider is asked to refuse a request that much before the lease ends.
+	ClockSkew = 30 * time.Second
 	// SummaryLimit is the number of characters per field of a product's summary.
 	SummaryLimit = 60
 	// challengeBytes is the length of a random WebAuthn challenge; section 13.4.3

@@ -84,6 +84,31 @@ func TestJudging(t *testing.T) {
 	}
 }
 
+// TestUncertain: which answers say for certain what became of the call.
+func TestUncertain(t *testing.T) {
+	for status, want := range map[int]bool{
+		0: true, 103: true, 199: true, 200: false, 201: false, 299: false, 300: true, 307: true, 399: true,
+		400: false, 404: false, 407: false, 408: true, 409: false, 422: false, 424: false, 425: true, 426: false, 428: false,
+		429: true, 431: false, 498: false, 499: true, 500: true, 502: true, 503: true, 504: true, 599: true, 600: true,
+	} {
+		if got := uncertain(api.ProviderResult{Status: status}, nil); got != want {
+			t.Errorf("status %d: uncertain %v, want %v", status, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{api.ErrNotSent, false}, {api.ErrNoAnswer, true}, {errors.New("anything else"), true},
+		{&api.ProviderError{Status: 503, Code: "clock"}, false}, {&api.ProviderError{Status: 412, Code: "precondition"}, false},
+		{&api.ProviderError{Status: 412, Code: api.ProviderLate}, true},
+	} {
+		if got := uncertain(api.ProviderResult{Status: 200}, tt.err); got != tt.want {
+			t.Errorf("%v: uncertain %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
 // TestAnswer: what the provider says, in the words of an outcome or an error.
 func TestAnswer(t *testing.T) {
 	refused := func(code string) error { return &api.ProviderError{Status: 409, Code: code} }
@@ -97,8 +122,9 @@ func TestAnswer(t *testing.T) {
 	}{
 		{api.ProviderResult{Status: 200}, nil, api.Executed, "", nil, ""},
 		{api.ProviderResult{Status: 200, Replayed: true}, nil, api.Absorbed, "", nil, ""},
-		{api.ProviderResult{Status: 400}, nil, "", "", api.ErrUnavailable, "made no effect"},
-		{api.ProviderResult{Status: 500, Replayed: true}, nil, "", "", api.ErrUnavailable, "made no effect"},
+		{api.ProviderResult{Status: 400}, nil, "", "", api.ErrInvalid, "status 400"},
+		{api.ProviderResult{Status: 408}, nil, "", "", api.ErrUnavailable, "may have been made"},
+		{api.ProviderResult{Status: 500, Replayed: true}, nil, "", "", api.ErrUnavailable, "may have been made"},
 		{api.ProviderResult{Status: 500}, api.ErrNoAnswer, "", "", api.ErrUnavailable, "may have been made"},
 		{api.ProviderResult{Replayed: true}, api.ErrNoAnswer, "", "", api.ErrUnavailable, "may have been made"},
 		{api.ProviderResult{}, api.ErrNotSent, "", "", api.ErrUnavailable, "cannot be reached"},

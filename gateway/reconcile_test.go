@@ -44,15 +44,17 @@ func TestLostAnswers(t *testing.T) {
 
 		{"wire", nil, [3]string{executed, done, done}, 1},
 		{"wire", []provider.FaultKind{lost}, [3]string{"absorbed []", done, done}, 1},
-		{"wire", []provider.FaultKind{never}, [3]string{executed, done, done}, 1},
+		{"wire", []provider.FaultKind{never}, [3]string{"held [idem/in_progress]", "held [idem/in_progress]", executed}, 1},
 		{"wire", []provider.FaultKind{unsent}, [3]string{executed, done, done}, 1},
-		{"wire", []provider.FaultKind{never, never}, [3]string{"held [idem/unreconciled]", "held [idem/in_progress]", executed}, 1},
-		{"wire", []provider.FaultKind{never, lost}, [3]string{"held [idem/unreconciled]", "absorbed []", done}, 1},
+		{"wire", []provider.FaultKind{never, never}, [3]string{"held [idem/in_progress]", "held [idem/in_progress]", "held [idem/in_progress]"}, 0},
+		{"wire", []provider.FaultKind{never, lost}, [3]string{"held [idem/in_progress]", "held [idem/in_progress]", "absorbed []"}, 1},
+		{"wire", []provider.FaultKind{failed}, [3]string{"held [idem/in_progress]", "held [idem/in_progress]", executed}, 1},
 
 		{"fax", nil, [3]string{executed, done, done}, 1},
 		{"fax", []provider.FaultKind{lost}, [3]string{"held [idem/unreconciled]", "held [idem/unreconciled]", "held [idem/unreconciled]"}, 1},
 		{"fax", []provider.FaultKind{never}, [3]string{"held [idem/unreconciled]", "held [idem/unreconciled]", "held [idem/unreconciled]"}, 0},
 		{"fax", []provider.FaultKind{unsent}, [3]string{executed, done, done}, 1},
+		{"fax", []provider.FaultKind{failed}, [3]string{"held [idem/unreconciled]", "held [idem/unreconciled]", "held [idem/unreconciled]"}, 0},
 	}
 	for _, tt := range tests {
 		w := newWorld(t, "M9")
@@ -105,7 +107,7 @@ func TestCrashes(t *testing.T) {
 		{"wire", api.StepConsumed, "held [idem/in_progress]", "executed []", 0, 1},
 		{"wire", api.StepSent, "absorbed []", "absorbed [once/spent seen/seen]", 1, 1},
 		{"fax", api.StepChecked, "executed []", "absorbed [once/spent seen/seen]", 0, 1},
-		{"fax", api.StepConsumed, "held [idem/unreconciled]", "held [idem/unreconciled]", 0, 0},
+		{"fax", api.StepConsumed, "held [idem/in_progress]", "executed []", 0, 1},
 		{"fax", api.StepSent, "held [idem/unreconciled]", "held [idem/unreconciled]", 1, 1},
 	}
 	for _, tt := range tests {
@@ -189,8 +191,11 @@ func TestAuthorityEndsBeforeTheSend(t *testing.T) {
 		must(t, w.decide(id, "approver-p", api.Approve))
 		w.lab.At(api.StepConsumed, func(context.Context) error { tt.happens(w, id); return nil })
 		status, effects := api.Refused, 0
-		if tt.want == "" {
+		switch tt.want {
+		case "":
 			status, effects = api.Executed, 1
+		case "expiry/clock": // what is not known now may be later
+			status = api.Held
 		}
 		w.expect(name, w.collect(a, id), status, tt.want, effects)
 		if name == "policy" || name == "expiry" {
@@ -203,7 +208,7 @@ func TestAuthorityEndsBeforeTheSend(t *testing.T) {
 // TestReconcilesOnlyWithAuthority: an open send is not sent again once authority
 // has ended, but it is still found out what became of it.
 func TestReconcilesOnlyWithAuthority(t *testing.T) {
-	for step, want := range map[api.Step]string{api.StepConsumed: "held [expiry/expired]", api.StepSent: "absorbed []"} {
+	for step, want := range map[api.Step]string{api.StepConsumed: "refused [expiry/expired]", api.StepSent: "absorbed []"} {
 		w := newWorld(t, "M9")
 		d := w.approved(w.action("pay", 1))
 		w.lab.At(step, func(context.Context) error { return lab.ErrCrash })
@@ -271,15 +276,14 @@ func TestSettlingLosesToSending(t *testing.T) {
 	second, err := w.lab.Second(ctx)
 	must(t, err)
 	d := w.approved(w.action("wire", 1))
-	w.lab.At(api.StepConsumed, func(context.Context) error { return lab.ErrCrash })
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}, provider.Fault{Kind: provider.FaultDropRequest}))
 	w.answer(w.target, d)
 	w.clock.add(gateway.SendLease)
-	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}))
 	var other string
 	w.prov.onLookup = func() { other = w.answer(second, d) }
 	p, err := w.target.Propose(ctx, auth("agent-a"), w.action("wire", 1))
 	must(t, err)
-	if other != "held [idem/unreconciled]" || p.State != api.StateHeld {
+	if other != "held [idem/in_progress]" || p.State != api.StateHeld {
 		t.Errorf("the other instance: %s; the proposal is %s, want held", other, p.State)
 	}
 }
@@ -340,8 +344,35 @@ func TestFailsAfterTheSpend(t *testing.T) {
 	w.lab.At(api.StepChecked, func(context.Context) error { w.lab.Fault(api.DepPolicy, api.FaultDown); return nil })
 	w.expect("policy lost after the checks", d, api.Held, "closed/unavailable", 0)
 	w.lab.Fault(api.DepPolicy, api.FaultNone)
-	w.clock.add(gateway.SendLease)
 	w.expect("policy back", d, api.Executed, "", 1)
+
+	for _, tt := range []struct {
+		dep  api.Dependency
+		want string
+		wait time.Duration
+	}{
+		{api.DepPolicy, "online/unavailable", 0},
+		{api.DepClock, "expiry/clock", 0},
+		{api.DepStore, "online/unavailable", gateway.SendLease}, // which cannot take either that nothing is being sent
+	} {
+		for _, tool := range []string{"pay", "wire", "fax"} {
+			w := newWorld(t, "M9")
+			fault := func(f api.Fault) {
+				if tt.dep == api.DepClock {
+					w.clock.stop(f != api.FaultNone)
+				} else {
+					w.lab.Fault(tt.dep, f)
+				}
+			}
+			d := w.approved(w.action(tool, 1))
+			w.lab.At(api.StepConsumed, func(context.Context) error { fault(api.FaultDown); return nil })
+			w.expect(tool+": lost after the spend: "+string(tt.dep), d, api.Held, tt.want, 0)
+			fault(api.FaultNone)
+			w.clock.add(tt.wait)
+			w.expect(tool+": back: "+string(tt.dep), d, api.Executed, "", 1)
+			w.expect(tool+": again: "+string(tt.dep), d, api.Absorbed, "seen/seen once/spent", 1)
+		}
+	}
 }
 
 // TestSendsCanonical: what goes out are the bytes that were hashed and shown.

@@ -49,12 +49,12 @@ func (g *Gateway) Propose(ctx context.Context, auth api.Auth, a api.Action) (api
 		return api.Pending{State: api.StateGranted}, nil
 	}
 	if g.mode.Has(api.BindIdem) {
-		open, err := g.unreconciled(ctx, g.actionDigest(s))
+		first, open, err := g.unreconciled(ctx, g.actionDigest(s), "")
 		if err != nil {
 			return api.Pending{}, err
 		}
 		if open {
-			return api.Pending{State: api.StateHeld}, nil
+			return api.Pending{State: api.StateHeld, First: first.Suspension}, nil
 		}
 	}
 	return g.suspend(ctx, s, t)

@@ -124,7 +124,7 @@ func TestClaimPrecedesTheEffect(t *testing.T) {
 		return nil
 	})
 	w.expect("the first", d, api.Executed, "", 1)
-	if meanwhile != "held [idem/unreconciled]" {
+	if meanwhile != "held [idem/in_progress]" {
 		t.Errorf("before the effect another instance answers %s, want held: the approval is spent", meanwhile)
 	}
 }

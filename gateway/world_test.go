@@ -113,13 +113,33 @@ func (c *testClock) stop(down bool) {
 // may happen.
 type hooked struct {
 	*provider.World
-	effects  atomic.Int64
-	body     atomic.Value // the newest, as it was sent
-	onLookup func()
+	effects   atomic.Int64
+	body      atomic.Value // the newest, as it was sent
+	onLookup  func()
+	onExecute func(r api.ProviderRequest) error // an error is all that the caller gets
+	behind    atomic.Int64                      // by how much the provider's clock is, in nanoseconds
+}
+
+// providersClock shows the time of a world's clock, which never stops here.
+type providersClock struct {
+	c *testClock
+	h *hooked
+}
+
+func (p providersClock) Now() (time.Time, error) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.c.now.Add(-time.Duration(p.h.behind.Load())), nil
 }
 
 func (h *hooked) Execute(ctx context.Context, r api.ProviderRequest) (api.ProviderResult, error) {
 	h.body.Store(string(r.Body))
+	if f := h.onExecute; f != nil {
+		h.onExecute = nil
+		if err := f(r); err != nil {
+			return api.ProviderResult{}, err
+		}
+	}
 	res, err := h.World.Execute(ctx, r)
 	if err == nil && res.Status < 400 && !res.Replayed {
 		h.effects.Add(1)
@@ -201,12 +221,13 @@ func auth(id string) api.Auth {
 func deployment(t tb) (api.Deployment, *testClock, *hooked) {
 	t.Helper()
 	clock := &testClock{now: start}
+	p := &hooked{}
 	w, err := provider.New(provider.Config{
-		Tools: tools(), Records: records(), Reader: "struct", Clock: &testClock{now: start},
+		Tools: tools(), Records: records(), Reader: "struct", Clock: providersClock{clock, p},
 		Delay: func(_ context.Context, d time.Duration) { clock.add(d) },
 	})
 	must(t, err)
-	p := &hooked{World: w}
+	p.World = w
 	return api.Deployment{
 		Issuer: issuer, Tools: tools(), Provider: p, Directory: p, Clock: clock, ApprovalTTL: ttl,
 		AdminToken: adminToken, AuditorToken: auditToken, Origin: origin, ProviderCredential: credential,

@@ -32,6 +32,9 @@ type Pending struct {
 	// SuspendedAt orders suspensions: unique and strictly increasing over all
 	// instances that share the store. Zero unless pending.
 	SuspendedAt int64 `json:"suspended_at,omitempty"`
+	// First is, for a held proposal, the suspension of the equal action that is not
+	// reconciled, where the design knows it.
+	First string `json:"first,omitempty"`
 }
 
 // A View is exactly what the approver is shown.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 )
 
 // A Provider is the service whose side effects are being guarded.
@@ -15,7 +16,9 @@ type Provider interface {
 	Preview(ctx context.Context, r ProviderRequest) (Values, error)
 	// Lookup finds an accepted request by idempotency key (or by request id when
 	// key is empty). found is false where nothing was accepted under it; the error
-	// is ErrNoLookup where the provider offers no look-up for this tool.
+	// is ErrNoLookup where the provider offers no look-up for this tool. It speaks
+	// of what is on record: a status of 400 or more is a request that failed and made
+	// no effect.
 	Lookup(ctx context.Context, q LookupQuery) (res ProviderResult, found bool, err error)
 	// Claim makes the provider accept effects over this credential alone, as a
 	// deployment does when it rotates the credential away from the agents.
@@ -33,7 +36,16 @@ type ProviderRequest struct {
 	// Resolved are the reference values the caller expects. The provider refuses
 	// (code "precondition") when one of them is not what it resolves itself.
 	Resolved []Resolved `json:"resolved,omitempty"`
+	// Deadline, if not zero, is when the request ends. A provider that offers
+	// idempotency or a look-up refuses (code ProviderLate) a request that it would
+	// accept at this instant or later, by its own clock; an earlier result under the
+	// same key it still returns. So a look-up that finds nothing after the deadline
+	// is the last word, however long the network kept the request.
+	Deadline time.Time `json:"deadline,omitzero"`
 }
+
+// ProviderLate is the code of a request that arrived at its deadline or later.
+const ProviderLate = "late"
 
 // A LookupQuery asks a provider for an accepted request.
 type LookupQuery struct {
@@ -54,7 +66,7 @@ type ProviderResult struct {
 // A ProviderError is a provider's definite refusal: no effect was made.
 type ProviderError struct {
 	Status int    `json:"status"`
-	Code   string `json:"code"` // "credential", "precondition", "key_reuse", "invalid", "unknown_tool", …
+	Code   string `json:"code"` // "credential", "precondition", "key_reuse", "late", "invalid", "unknown_tool", …
 	Detail string `json:"detail,omitempty"`
 }
 

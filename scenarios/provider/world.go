@@ -20,6 +20,14 @@
 // hours. Forgetting a key ends the protection against a second effect, not the
 // service's record of what it accepted, so a look-up still finds it.
 //
+// # Deadlines
+//
+// For tools whose guarantee is not "none", a request that would be accepted at its
+// deadline (api.ProviderRequest.Deadline) or later is refused with the code "late",
+// by this provider's clock. Over HTTP too: the deadline is a member of the request
+// and needs no header, and the time at which the service accepts counts, not the time
+// at which the connection was made.
+//
 // # What it is not
 //
 // It is no judge and no attacker: it executes whatever is well formed and holds
@@ -321,6 +329,10 @@ func (w *World) process(r api.ProviderRequest, fail bool) (api.ProviderResult, e
 			res.Replayed = true
 			return res, nil
 		}
+	}
+
+	if t.Guarantee != api.GuaranteeNone && !r.Deadline.IsZero() && !now.Before(r.Deadline) {
+		return api.ProviderResult{}, refuse(http.StatusPreconditionFailed, api.ProviderLate, "the request arrived after its deadline")
 	}
 
 	values, err := w.resolveAll(t, arguments)

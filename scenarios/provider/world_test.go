@@ -157,6 +157,23 @@ func TestConformance(t *testing.T) {
 		name string
 		run  func(t *testing.T, s service, c *manualClock)
 	}{
+		{"a request is refused from its deadline on, where the service promises that", func(t *testing.T, s service, c *manualClock) {
+			until := func(d time.Duration) func(*api.ProviderRequest) {
+				return func(r *api.ProviderRequest) { r.Deadline = c.now.Add(d) }
+			}
+			must(s.Execute(t.Context(), call(until(1))))(t)
+			for _, d := range []time.Duration{0, -1, -time.Hour} {
+				_, err := s.Execute(t.Context(), call(until(d), withKey("k2")))
+				wantCode(t, err, 412, api.ProviderLate)
+				// What was accepted in time is still answered.
+				if res := must(s.Execute(t.Context(), call(until(d))))(t); !res.Replayed {
+					t.Errorf("a deadline %v from now: the first result is not returned", d)
+				}
+			}
+			if n := len(s.ledger()); n != 1 {
+				t.Errorf("%d effects, want 1", n)
+			}
+		}},
 		{"an effect holds defaults and resolved members, and nothing absent", func(t *testing.T, s service, c *manualClock) {
 			res := must(s.Execute(t.Context(), call(withBody(`{"supplier":"s1","amount":1e2,"rate":1.50,"cc":["a","b"],"ghost":1}`))))(t)
 			if res.Status != 200 || res.Replayed || string(res.Body) != `{"effect":1}` {
