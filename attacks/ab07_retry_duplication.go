@@ -285,7 +285,7 @@ func (s *Stage) DeliverKept() {
 			s.answer(Answer{Status: api.Absorbed})
 		case err == nil:
 			s.answer(Answer{Status: api.Executed})
-		case errors.As(err, &pe) && pe.Code == api.ProviderLate:
+		case errors.As(err, &pe) && pe.Code == "late":
 			s.answer(Answer{Status: api.Refused, Refusals: []api.Refusal{{Binding: api.BindIdem, Code: pe.Code}}})
 		default:
 			panic(stop{err})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"countersign/gateway"
 	"countersign/gateway/api"
 	"countersign/gateway/lab"
+	"countersign/gateway/store"
 	"countersign/scenarios/provider"
 )
 
@@ -143,10 +145,10 @@ func TestAuditSaysWhatHappened(t *testing.T) {
 			t.Errorf("%s: %+v", e.Event, e)
 		}
 	}
-	if want := []string{"propose", "decide:approve", "dispatch", "outcome"}; !slices.Equal(events, want) {
+	if want := []string{"propose", "posted:approve", "decide:approve", "dispatch", "outcome"}; !slices.Equal(events, want) {
 		t.Fatalf("events %q, want %q", events, want)
 	}
-	decided, outcome := entries[1], entries[3]
+	decided, outcome := entries[2], entries[4]
 	if decided.Principal != "approver-p" || decided.ViewDigest == "" || decided.Permit != outcome.Permit || outcome.Permit == "" ||
 		outcome.Principal != "agent-a" || outcome.Status != api.Executed || outcome.RequestID != w.prov.Ledger()[0].RequestID || outcome.Key != w.prov.Ledger()[0].IdempotencyKey {
 		t.Errorf("decided %+v, outcome %+v", decided, outcome)
@@ -191,5 +193,64 @@ func TestKeysAreDerived(t *testing.T) {
 	l := w.prov.Ledger()
 	if l[0].IdempotencyKey == "" || l[0].IdempotencyKey == l[1].IdempotencyKey || l[0].RequestID != "first" {
 		t.Errorf("ledger %+v", l)
+	}
+}
+
+// TestLogOfDecisions: a line "decide" without a refusal is there for exactly what is
+// on record; a decision that came second, or could not be stored, has its reason.
+func TestLogOfDecisions(t *testing.T) {
+	lines := func(w *world, id string) (out []string) {
+		for _, e := range w.entries() {
+			if e.Suspension == id {
+				out = append(out, strings.TrimSpace(e.Event+" "+codes(e.Refusals)))
+			}
+		}
+		return out
+	}
+	w := newWorld(t, "M9")
+	id := w.pending(w.action("pay", 1))
+	late := api.Decision{Suspension: id, Verdict: api.Approve, Assertion: w.assertion(id, "approver-p")}
+	must(t, w.decide(id, "approver-2", api.Decline))
+	if err := w.target.Decide(ctx, auth("approver-p"), late); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("the second decision: %v", err)
+	}
+	if got, want := lines(w, id), []string{"posted:decline", "decide:decline", "posted:approve", "decide:approve record/decided"}; !slices.Equal(got, want) {
+		t.Errorf("logged %q, want %q", got, want)
+	}
+	s := &breaking{Store: store.NewMemory()}
+	w = newWorldOn(t, "M9", s)
+	id = w.pending(w.action("pay", 1))
+	s.lies = "create approval"
+	err := w.decide(id, "approver-p", api.Approve)
+	if got, want := lines(w, id), []string{"posted:approve", "decide:approve record/unavailable"}; !errors.Is(err, api.ErrUnavailable) || !slices.Equal(got, want) {
+		t.Errorf("stored or not: %v, logged %q, want %q", err, got, want)
+	}
+	w = newWorld(t, "M9")
+	id = w.pending(w.action("pay", 1))
+	if err := w.decide(id, "requester-r", api.Approve); err == nil {
+		t.Error("the requester decides")
+	}
+	if got, want := lines(w, id), []string{"posted:approve", "decide:approve duties/requester"}; !slices.Equal(got, want) {
+		t.Errorf("refused: logged %q, want %q", got, want)
+	}
+}
+
+// TestLogOfErrors: a dispatch that ends with an error of the provider has an outcome
+// too, with the permit and the key that may be spent for it; a crash has none.
+func TestLogOfErrors(t *testing.T) {
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultError}))
+	if got := w.answer(w.target, d); got != "!" {
+		t.Errorf("the provider fails: %s", got)
+	}
+	if last := w.entries()[len(w.entries())-1]; last.Event != "outcome:error" || last.Permit == "" || last.Key == "" {
+		t.Errorf("the last line is %+v", last)
+	}
+	d = w.approved(w.action("pay", 2))
+	w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
+	w.answer(w.target, d)
+	if last := w.entries()[len(w.entries())-1]; last.Event != "dispatch" {
+		t.Errorf("after a crash the last line is %+v", last)
 	}
 }

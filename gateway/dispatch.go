@@ -76,15 +76,22 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		refusals = broken
 	}
 	outcome, err := g.decide(ctx, s, t, requestID, refusals)
-	if err != nil {
+	if errors.As(err, new(stopped)) {
 		return api.Outcome{}, err
 	}
 	entry.Event, entry.Status, entry.Refusals = "outcome", outcome.Status, outcome.Refusals
 	entry.Permit, entry.Alert = permitDigest(s.Evidence.Envelope.Permit), alert(outcome)
-	if g.mode.Has(api.BindIdem) && (outcome.Status == api.Executed || outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
+	if err != nil { // the permit may be spent for it
+		entry.Event = "outcome:error"
+	}
+	if g.mode.Has(api.BindIdem) && (err != nil || outcome.Status == api.Executed || outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
 		entry.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, s.Evidence.Envelope.Permit)
 	}
-	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) && outcome.Status == api.Executed {
+	logErr := g.log(ctx, entry)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	if logErr != nil && g.mode.Has(api.BindClosed) && outcome.Status == api.Executed {
 		// The effect is made and its intent is logged; the missing line is what
 		// the comparison of log and ledger is for.
 		outcome.Refusals = append(outcome.Refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the outcome could not be logged"})

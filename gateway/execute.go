@@ -110,7 +110,7 @@ func uncertain(res api.ProviderResult, err error) bool {
 	var pe *api.ProviderError
 	switch {
 	case errors.As(err, &pe):
-		return pe.Code == api.ProviderLate
+		return pe.Code == "late"
 	case err != nil:
 		return !errors.Is(err, api.ErrNotSent)
 	}

@@ -60,7 +60,7 @@ func TestProvidersClockIsBehind(t *testing.T) {
 	w.expect("kept by the network", d, api.Held, "idem/in_progress", 0)
 	w.clock.add(gateway.SendLease)
 	w.expect("sent again", d, api.Executed, "", 1)
-	if _, err := w.prov.Execute(ctx, kept); err == nil || !strings.Contains(err.Error(), api.ProviderLate) || len(w.prov.Ledger()) != 1 {
+	if _, err := w.prov.Execute(ctx, kept); err == nil || !strings.Contains(err.Error(), "late") || len(w.prov.Ledger()) != 1 {
 		t.Errorf("the first request arrives: %v, %d effects", err, len(w.prov.Ledger()))
 	}
 }

@@ -301,8 +301,17 @@ func (g *Gateway) reach(ctx context.Context, step api.Step) error {
 	if g.reachStep == nil {
 		return nil
 	}
-	return g.reachStep(ctx, step)
+	if err := g.reachStep(ctx, step); err != nil {
+		return stopped{err}
+	}
+	return nil
 }
+
+// stopped is the end of a dispatch where the process would have ended: nothing is
+// recorded or logged after it.
+type stopped struct{ error }
+
+func (s stopped) Unwrap() error { return s.error }
 
 func (g *Gateway) hasSeen(id string) bool {
 	g.mu.Lock()

@@ -101,7 +101,7 @@ func TestUncertain(t *testing.T) {
 	}{
 		{api.ErrNotSent, false}, {api.ErrNoAnswer, true}, {errors.New("anything else"), true},
 		{&api.ProviderError{Status: 503, Code: "clock"}, false}, {&api.ProviderError{Status: 412, Code: "precondition"}, false},
-		{&api.ProviderError{Status: 412, Code: api.ProviderLate}, true},
+		{&api.ProviderError{Status: 412, Code: "late"}, true},
 	} {
 		if got := uncertain(api.ProviderResult{Status: 200}, tt.err); got != tt.want {
 			t.Errorf("%v: uncertain %v, want %v", tt.err, got, tt.want)

@@ -277,16 +277,36 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	if err != nil {
 		return err
 	}
-	logErr := g.log(ctx, api.AuditEntry{
-		Event: "decide:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver, Audience: e.Audience, Tool: e.Tool,
-		ArgsDigest: sus.ArgsDigest, ViewDigest: sus.View.Digest, Policy: e.Policy, Refusals: refusals,
-	})
-	if logErr != nil && g.mode.Has(api.BindClosed) {
+	// The log says what was posted before anything is on record, and what is on record
+	// once it is: no line says that a suspension was approved which was not.
+	entry := api.AuditEntry{
+		Event: "posted:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver, Audience: e.Audience, Tool: e.Tool,
+		ArgsDigest: sus.ArgsDigest, ViewDigest: sus.View.Digest, Policy: e.Policy,
+	}
+	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) {
 		refusals = append(refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the audit log cannot be written"})
 	}
+	entry.Event = "decide:" + string(d.Verdict)
 	if len(refusals) > 0 {
+		entry.Refusals = refusals
+		_ = g.log(ctx, entry) // the refusal stands whether or not it is logged
 		return &api.RefusedError{Refusals: refusals}
 	}
+	if err := g.recordDecision(ctx, a, e, sus, use); err != nil {
+		code := modes.CodeUnavailable
+		if errors.Is(err, api.ErrConflict) {
+			code = "decided"
+		}
+		entry.Refusals = []api.Refusal{{Binding: api.BindRecord, Code: code}}
+		_ = g.log(ctx, entry)
+		return err
+	}
+	_ = g.log(ctx, entry) // the decision is on record, and that it was posted is in the log
+	return nil
+}
+
+// recordDecision stores a decision that passed.
+func (g *Gateway) recordDecision(ctx context.Context, a modes.Approval, e modes.Envelope, sus suspension, use func() error) (err error) {
 	if use != nil {
 		if err := use(); err != nil {
 			return err

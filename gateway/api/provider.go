@@ -37,15 +37,12 @@ type ProviderRequest struct {
 	// (code "precondition") when one of them is not what it resolves itself.
 	Resolved []Resolved `json:"resolved,omitempty"`
 	// Deadline, if not zero, is when the request ends. A provider that offers
-	// idempotency or a look-up refuses (code ProviderLate) a request that it would
+	// idempotency or a look-up refuses (code "late") a request that it would
 	// accept at this instant or later, by its own clock; an earlier result under the
 	// same key it still returns. So a look-up that finds nothing after the deadline
 	// is the last word, however long the network kept the request.
 	Deadline time.Time `json:"deadline,omitzero"`
 }
-
-// ProviderLate is the code of a request that arrived at its deadline or later.
-const ProviderLate = "late"
 
 // A LookupQuery asks a provider for an accepted request.
 type LookupQuery struct {

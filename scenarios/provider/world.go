@@ -332,7 +332,7 @@ func (w *World) process(r api.ProviderRequest, fail bool) (api.ProviderResult, e
 	}
 
 	if t.Guarantee != api.GuaranteeNone && !r.Deadline.IsZero() && !now.Before(r.Deadline) {
-		return api.ProviderResult{}, refuse(http.StatusPreconditionFailed, api.ProviderLate, "the request arrived after its deadline")
+		return api.ProviderResult{}, refuse(http.StatusPreconditionFailed, "late", "the request arrived after its deadline")
 	}
 
 	values, err := w.resolveAll(t, arguments)

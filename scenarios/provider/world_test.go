@@ -164,7 +164,7 @@ func TestConformance(t *testing.T) {
 			must(s.Execute(t.Context(), call(until(1))))(t)
 			for _, d := range []time.Duration{0, -1, -time.Hour} {
 				_, err := s.Execute(t.Context(), call(until(d), withKey("k2")))
-				wantCode(t, err, 412, api.ProviderLate)
+				wantCode(t, err, 412, "late")
 				// What was accepted in time is still answered.
 				if res := must(s.Execute(t.Context(), call(until(d))))(t); !res.Replayed {
 					t.Errorf("a deadline %v from now: the first result is not returned", d)
@@ -519,7 +519,7 @@ func TestCopies(t *testing.T) {
 	c.Tools[0].Fields[0].Name = "changed"
 	res := must(w.Execute(t.Context(), call()))(t)
 	res.Body[2] = 'X'
-	if n := len(w.Ledger()); len(w.Since(n-1)) != 1 || w.Since(n-1)[0].RequestID != w.Ledger()[n-1].RequestID || len(w.Since(n)) != 0 || len(w.Since(n+1)) != 0 {
+	if n := len(w.Ledger()); len(w.Since(n-1)) != 1 || w.Since(n - 1)[0].RequestID != w.Ledger()[n-1].RequestID || len(w.Since(n)) != 0 || len(w.Since(n+1)) != 0 {
 		t.Errorf("after all but one of %d effects there are %v", n, w.Since(n-1))
 	}
 	w.Since(0)[0].Values["/amount"][0] = '9'
