@@ -25,9 +25,22 @@ func (g *Gateway) Admin(ctx context.Context, auth api.Auth, e api.Event) error {
 	if e.Kind == api.EventEnrol && e.Principal != nil {
 		subject = e.Principal.ID
 	}
-	if err := g.log(ctx, api.AuditEntry{Event: "admin:" + string(e.Kind) + ":" + subject, Principal: caller.ID}); err != nil && g.mode.Has(api.BindClosed) {
+	what := string(e.Kind) + ":" + subject
+	if err := g.log(ctx, api.AuditEntry{Event: "admin:" + what, Principal: caller.ID}); err != nil && g.mode.Has(api.BindClosed) {
 		return fmt.Errorf("%w: the audit log cannot be written", api.ErrUnavailable)
 	}
+	failed := g.apply(ctx, e, subject)
+	outcome := "admin-applied:"
+	if failed != nil {
+		outcome = "admin-failed:"
+	}
+	// An event without this line is one of which it is not known what became.
+	_ = g.log(ctx, api.AuditEntry{Event: outcome + what, Principal: caller.ID})
+	return failed
+}
+
+// apply does what an event says; subject is the principal's where one is enrolled.
+func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error {
 	switch e.Kind {
 	case api.EventEnrol:
 		return g.enrol(ctx, e.Principal)

@@ -161,6 +161,29 @@ func TestAuditSaysWhatHappened(t *testing.T) {
 	}
 }
 
+// TestAuditOfAdministration: the log tells what was applied from what failed.
+func TestAuditOfAdministration(t *testing.T) {
+	w := newWorld(t, "M9")
+	for _, tt := range []struct {
+		event api.Event
+		want  string
+		fails bool
+	}{
+		{api.Event{Kind: api.EventDisableAgent, Subject: "agent-b"}, "admin-applied:disable_agent:agent-b", false},
+		{api.Event{Kind: api.EventRevoke, Subject: "nope"}, "admin-failed:revoke:nope", true},
+		{api.Event{Kind: api.EventPolicyChange}, "admin-failed:policy_change:", true},
+	} {
+		before := len(w.entries())
+		if err := w.target.Admin(ctx, auth("admin"), tt.event); (err != nil) != tt.fails {
+			t.Errorf("%+v: %v", tt.event, err)
+		}
+		entries := w.entries()[before:]
+		if len(entries) != 2 || entries[0].Event != strings.NewReplacer("-applied", "", "-failed", "").Replace(tt.want) || entries[1].Event != tt.want || entries[1].Principal != "operator:admin" {
+			t.Errorf("%+v is logged as %+v", tt.event, entries)
+		}
+	}
+}
+
 // TestOutcomeNotLogged: when the log fails after the effect the answer says so, and
 // the intent is in the log.
 func TestOutcomeNotLogged(t *testing.T) {

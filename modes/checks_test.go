@@ -28,10 +28,15 @@ func checkRows() []row {
 	}
 	without := func(bs ...api.Binding) Mode { return m9().Without(bs...) }
 	otherDigest := strings.Repeat("0", 64)
+	nothing := func(_ *cast, c *api.Carried) { *c = api.Carried{} }
 	return []row{
 		{name: "honest"},
 		{name: "honest, every binding alone but those of the carrier", mode: without(api.BindRecord)},
 
+		{name: "no approval, references", mode: only(api.BindRefs), carried: nothing, want: "refs/absent"},
+		{name: "no approval, people", mode: only(api.BindDuties), carried: nothing, change: func(_ *Situation, w *fakeWorld) { w.approvers = nil }, want: "duties/absent"},
+		{name: "no approval, policy", mode: only(api.BindOnline), carried: nothing, want: "online/absent"},
+		{name: "no approval, agent disabled", mode: only(api.BindOnline), carried: nothing, change: func(_ *Situation, w *fakeWorld) { w.disabled = "agent-a" }, want: "online/agent_disabled"},
 		{name: "no arguments approved", envelope: func(e *Envelope) { e.ArgsDigest = "" }, want: "args/absent"},
 		{name: "other arguments", change: func(s *Situation, _ *fakeWorld) { s.ArgsDigest = otherDigest }, want: "args/differs"},
 		{name: "unreadable arguments", change: func(s *Situation, _ *fakeWorld) { s.ReadErr = errors.New("no reading") }, want: "args/unreadable"},

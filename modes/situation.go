@@ -3,6 +3,7 @@ package modes
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"countersign/gateway/api"
@@ -125,6 +126,19 @@ type Evidence struct {
 	RecordErr error
 }
 
+// none reports whether there is no approval, of whatever kind.
+func (e Evidence) none() bool {
+	return e.Envelope.Permit == "" && e.Envelope.Agent == "" && e.Envelope.ArgsDigest == "" && e.Approver == "" && len(e.Assertion) == 0
+}
+
+// compares lists the refusals that say how an approval differs from what holds
+// now. Where there is no approval they would mislead.
+var compares = map[api.Binding][]string{
+	api.BindRefs:   {"drift"},
+	api.BindDuties: {"no_approvers"},
+	api.BindOnline: {"policy", "risk"},
+}
+
 // Verify opens the evidence and evaluates every binding of the mode. It returns
 // all refusals, in the order of api.Bindings.
 func Verify(ctx context.Context, s *Situation) []api.Refusal {
@@ -140,6 +154,9 @@ func Verify(ctx context.Context, s *Situation) []api.Refusal {
 			continue
 		}
 		if code, detail := c.check(s); code != "" {
+			if s.Evidence.none() && slices.Contains(compares[c.binding], code) {
+				code, detail = "absent", "no approval is there"
+			}
 			out = append(out, api.Refusal{Binding: c.binding, Code: code, Detail: detail})
 		}
 	}
