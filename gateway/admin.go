@@ -107,7 +107,11 @@ func (g *Gateway) enrol(ctx context.Context, p *api.Principal) error {
 	if len(p.Key) > 0 && thumbprint(p.Key) == "" {
 		return fmt.Errorf("%w: the key of %q is not a public JWK", api.ErrInvalid, p.ID)
 	}
-	return g.registry.enrol(ctx, *p)
+	err := g.registry.enrol(ctx, *p)
+	if errors.Is(err, api.ErrConflict) { // without what the store says of its rows
+		err = fmt.Errorf("%w: the token or the principal is enrolled already", api.ErrConflict)
+	}
+	return err
 }
 
 func (g *Gateway) removeCredentials(ctx context.Context, owner string) error {

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"countersign/gateway/httpapi"
 	"countersign/gateway/store"
 	"countersign/modes"
+	"countersign/modes/passkey"
 	"countersign/results"
 	"countersign/scenarios/provider"
 )
@@ -131,7 +134,7 @@ func newGateway() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gateway",
 		Short: "Serve an approval gateway over HTTP",
-		Long: `Gateway serves one approval design over the HTTP contract (GET /openapi.yaml), on
+		Long: `Gateway serves one approval design over the HTTP contract (GET /v1/openapi.yaml), on
 the real clock, in front of a provider.
 
 With --store sqlite:FILE several gateways on one machine may share the file; give
@@ -161,7 +164,7 @@ are made and printed once; the store keeps their digests only.`,
 	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file)")
 	f.StringVar(&o.adminFile, "admin-token-file", "", "file that holds the administrator's token")
 	f.StringVar(&o.auditorFile, "auditor-token-file", "", "file that holds the auditor's token")
-	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page (default: http://localhost and the port)")
+	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page, which is not served here (default: http://localhost and the port)")
 	f.DurationVar(&o.ttl, "ttl", 15*time.Minute, "how long after its suspension an approval may be used")
 	f.BoolVar(&o.insecure, "insecure-listen", false, "serve on an address that others can reach, without TLS")
 	_ = cmd.MarkFlagRequired("scenario") // fails for an unknown flag only
@@ -213,6 +216,9 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if o.origin == "" {
 		o.origin = "http://localhost:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	}
+	if _, err := passkey.New(o.origin); err != nil { // before the provider is asked
+		return fmt.Errorf("--origin: %w", err)
+	}
 	client, err := provider.NewClient(o.provider, 0)
 	if err != nil {
 		return fmt.Errorf("--provider: %w", err)
@@ -229,6 +235,17 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	// Before the claim, which nobody can take back.
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return startHint(fmt.Errorf("reading the provider's tools: %w", err), o)
+	}
+	if !sameTools(tools, sc.ToolTable()) {
+		return hint(fmt.Errorf("the provider at %s has other tools than scenario %s", o.provider, sc.ID), "start both with one --scenario")
+	}
+	if err := belongs(ctx, rows, mode.ID, sc.ID); err != nil {
+		return err
+	}
 	g, err := gateway.New(ctx, gateway.Config{
 		Mode: mode, Approvals: rows, Registry: rows, Audit: log, Keys: keys.keys, Version: results.NewManifest(nil, 0, time.Time{}).Module,
 		Deployment: api.Deployment{
@@ -242,11 +259,46 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if err := announce(ctx, out, g, admin, auditor); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "gateway %s %s, scenario %s, store %s, approver's page %s, on http://%s\n", mode.ID, mode.Name, sc.ID, o.store, o.origin, l.Addr())
+	_, err = fmt.Fprintf(out, "gateway %s %s, scenario %s, store %s, origin of the approver's page (not served here) %s, on http://%s\n", mode.ID, mode.Name, sc.ID, o.store, o.origin, l.Addr())
 	if err != nil {
 		return err
 	}
 	return httpapi.Serve(ctx, l, httpapi.NewHandler(g))
+}
+
+// sameTools compares tool tables, in whatever order.
+func sameTools(a, b []api.Tool) bool {
+	texts := func(tools []api.Tool) []string {
+		var out []string
+		for _, t := range tools {
+			text, err := json.Marshal(t)
+			if err != nil {
+				return []string{err.Error()}
+			}
+			out = append(out, string(text))
+		}
+		slices.Sort(out)
+		return out
+	}
+	return slices.Equal(texts(a), texts(b))
+}
+
+// belongs makes a store that of one design, scenario and issuer at its first use:
+// what one design has approved must not be executed by the rules of another.
+func belongs(ctx context.Context, rows store.Store, mode, scenario string) error {
+	want := fmt.Sprintf("mode %s, scenario %s, issuer %s", mode, scenario, issuer)
+	_, err := rows.Create(ctx, store.Row{Kind: "deployment", ID: "served", Body: []byte(want)})
+	if !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	row, err := rows.Get(ctx, "deployment", "served")
+	if err != nil {
+		return err
+	}
+	if string(row.Body) != want {
+		return hint(fmt.Errorf("the store is that of %s, not of %s", row.Body, want), "give each its own --store sqlite:FILE")
+	}
+	return nil
 }
 
 func startHint(err error, o gatewayOptions) error {
