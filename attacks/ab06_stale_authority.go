@@ -37,13 +37,13 @@ var _ = family(Family{
 		queued("expired_while_the_call_waits", "the approval's end passes in the queue",
 			"expiry", nil, func(s *Stage, _ *Call) { s.Wait(ApprovalTTL + time.Minute) }),
 		queued("deployments_clock_set_back_after_the_end", "the approval's end passes, the gate sees that time, and its clock is set back",
-			"expiry", nil, func(s *Stage, _ *Call) {
+			"expiry | idem & (@idempotent | @lookup-only)", nil, func(s *Stage, _ *Call) {
 				s.Wait(ApprovalTTL + time.Minute)
 				s.Propose(s.Call(1).In("run-2", "step-1", "call-1")) // any call lets the gate see the time
 				s.ClockBack(ApprovalTTL)
 			}, UseClock),
 		queued("deployments_clock_set_back_across_a_restart", "the approval's end passes, the gate sees that time, and it is restarted with its clock set back",
-			"expiry", nil, func(s *Stage, _ *Call) {
+			"expiry | idem & (@idempotent | @lookup-only)", nil, func(s *Stage, _ *Call) {
 				s.Wait(ApprovalTTL + time.Minute)
 				s.Propose(s.Call(1).In("run-2", "step-1", "call-1")) // any call lets the gate see the time
 				s.ClockBack(ApprovalTTL)
