@@ -56,7 +56,12 @@ func ParseComposed(text string) (Mode, error) {
 		}
 		bs = append(bs, b)
 	}
-	m, err := Compose(strings.ReplaceAll(id, " ", ""), bs...)
+	if named {
+		id = strings.TrimSpace(id)
+	} else {
+		id = strings.ReplaceAll(id, " ", "") // blanks of the list
+	}
+	m, err := Compose(id, bs...)
 	if err == nil {
 		err = m.checkComposed()
 	}
@@ -251,6 +256,9 @@ func (t Table) Get(id string) (Mode, error) {
 			b := api.Binding(name)
 			if !m.Bindings[b] {
 				return Mode{}, fmt.Errorf("mode %s: %s has no binding %q to leave out; it has %s", id, m.ID, name, m.Bindings)
+			}
+			if slices.Contains(bs, b) {
+				return Mode{}, fmt.Errorf("mode %s: the binding %s is left out twice", id, b)
 			}
 			bs = append(bs, b)
 		}

@@ -72,6 +72,9 @@ func (m Mode) Without(bs ...api.Binding) Mode {
 		out.ID += "-" + string(b)
 	}
 	out.Name = out.ID
+	if len(bs) > 0 {
+		out.Title += "; here without " + strings.TrimPrefix(out.ID, m.ID+"-")
+	}
 	return out
 }
 

@@ -47,7 +47,7 @@ func TestTable(t *testing.T) {
 func TestGetErrors(t *testing.T) {
 	for id, want := range map[string]string{
 		"": "no mode", "M99": "no mode", "m": "no mode", "M9-": "no binding", "M9-nonsense": "no binding",
-		"M1-args": "no binding", "M9-args-args-x": "no binding", "M9 ": "no mode",
+		"M1-args": "no binding", "M9-args-args-x": "left out twice", "M9 ": "no mode",
 	} {
 		if m, err := Get(id); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Get(%q) = %q, %v", id, m.ID, err)

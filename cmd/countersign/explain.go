@@ -199,7 +199,11 @@ func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scena
 	add := func(heading string, blocks ...block) { s.Sections = append(s.Sections, section{heading, blocks}) }
 
 	add("The situation", block{Text: sentence(sc.Story)})
-	design := block{Text: fmt.Sprintf("%s: %s, modelled on %s. It makes these checks between an approval and what is executed:", label(m), m.Title, m.ModelledOn)}
+	about := label(m) + ": " + m.Title
+	if m.ModelledOn != "" {
+		about += ", modelled on " + m.ModelledOn
+	}
+	design := block{Text: about + ". It makes these checks between an approval and what is executed:"}
 	for _, b := range m.Bindings.List() {
 		design.Lines = append(design.Lines, string(b)+": "+bindingText[b])
 	}

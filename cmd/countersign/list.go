@@ -106,7 +106,10 @@ func modeGrid(all []modes.Mode) export.Table {
 		t.Rows = append(t.Rows, row)
 	}
 	for _, m := range all {
-		text := fmt.Sprintf("%s: %s. Modelled on %s.", label(m), m.Title, m.ModelledOn)
+		text := fmt.Sprintf("%s: %s.", label(m), m.Title)
+		if m.ModelledOn != "" {
+			text += fmt.Sprintf(" Modelled on %s.", m.ModelledOn)
+		}
 		if m.Note != "" {
 			text += " Note: " + m.Note + "."
 		}
@@ -135,7 +138,11 @@ func modeTable(all []modes.Mode) export.Table {
 			bindings = fmt.Sprintf("all %d", len(api.Bindings()))
 		}
 		t.Rows = append(t.Rows, []string{m.ID, m.Name, string(m.Carrier), bindings})
-		t.Notes = append(t.Notes, fmt.Sprintf("%s: %s; modelled on %s.", label(m), m.Title, m.ModelledOn))
+		note := label(m) + ": " + m.Title
+		if m.ModelledOn != "" {
+			note += "; modelled on " + m.ModelledOn
+		}
+		t.Notes = append(t.Notes, note+".")
 	}
 	return t
 }

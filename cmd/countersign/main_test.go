@@ -220,6 +220,14 @@ func TestSelectFamilies(t *testing.T) {
 	}
 }
 
+// TestScenariosByAnyCase: as modes and attacks are.
+func TestScenariosByAnyCase(t *testing.T) {
+	got, err := selectScenarios([]string{"PAYMENTS"})
+	if err != nil || len(got) != 1 || got[0].ID != "payments" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                  "plain",

@@ -231,17 +231,18 @@ func selectScenarios(names []string) ([]*scenarios.Scenario, error) {
 	all := scenarios.All()
 	picked := map[string]bool{}
 	for _, name := range names {
-		if _, err := scenario(name); err != nil {
+		sc, err := scenario(name)
+		if err != nil {
 			return nil, err
 		}
-		picked[name] = true
+		picked[sc.ID] = true
 	}
 	return slices.DeleteFunc(all, func(s *scenarios.Scenario) bool { return !picked[s.ID] }), nil
 }
 
 func scenario(id string) (*scenarios.Scenario, error) {
 	all := scenarios.All()
-	if i := slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.ID == id }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return strings.EqualFold(s.ID, id) }); i >= 0 {
 		return all[i], nil
 	}
 	return nil, fmt.Errorf("there is no scenario %q; the scenarios are %s", id,
