@@ -29,7 +29,7 @@ const grace = time.Second
 func guard[T any](ctx context.Context, limit time.Duration, work func(ctx context.Context, note *note) T) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	n := &note{}
+	n := &note{over: ctx.Done()}
 	type end struct {
 		out T
 		err error
@@ -69,8 +69,10 @@ func guard[T any](ctx context.Context, limit time.Duration, work func(ctx contex
 	return zero, err
 }
 
-// A note keeps which calls of a target have not returned.
+// A note keeps which calls of a target have not returned, or returned only when
+// the time was over.
 type note struct {
+	over  <-chan struct{}
 	mu    sync.Mutex
 	calls int
 	open  []openCall
@@ -91,6 +93,11 @@ func (n *note) begin(name string) (end func()) {
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
+		select {
+		case <-n.over:
+			return // it is what took the time
+		default:
+		}
 		n.open = slices.DeleteFunc(n.open, func(o openCall) bool { return o == c })
 	}
 }

@@ -3,6 +3,7 @@ package harness_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,10 +25,20 @@ func one(t *testing.T) []attacks.Family {
 	return []attacks.Family{f}
 }
 
+// limit is long enough for everything before the call that does not return.
+func limit() time.Duration {
+	if raced {
+		return 3 * time.Second
+	}
+	return 400 * time.Millisecond
+}
+
 // TestTargetsThatDoNotReturn: whatever a target does with a call, the run ends,
 // and each trial is an error that names the call. An answer after the time is no
 // answer.
 func TestTargetsThatDoNotReturn(t *testing.T) {
+	limit := limit()
+	givenUp := fmt.Sprintf("given up after %s, in Dispatch (call ", limit)
 	for name, x := range map[string]struct {
 		dispatch dispatching
 		want     string
@@ -35,18 +46,18 @@ func TestTargetsThatDoNotReturn(t *testing.T) {
 		"it waits for its context": {func(ctx context.Context, _ api.Target, _ api.Auth, _ api.Dispatch) (api.Outcome, error) {
 			<-ctx.Done()
 			return api.Outcome{}, ctx.Err()
-		}, "given up after 200ms, in Dispatch (call "},
+		}, givenUp},
 		"it waits for its context, and then refuses": {func(ctx context.Context, _ api.Target, _ api.Auth, _ api.Dispatch) (api.Outcome, error) {
 			<-ctx.Done()
 			return api.Outcome{Status: api.Refused, Refusals: []api.Refusal{{Binding: api.BindArgs, Code: "differs"}}}, nil
-		}, "given up after 200ms, in Dispatch (call "},
+		}, givenUp},
 		"it waits for its context, and then executes": {func(ctx context.Context, in api.Target, auth api.Auth, d api.Dispatch) (api.Outcome, error) {
 			<-ctx.Done()
 			return in.Dispatch(context.WithoutCancel(ctx), auth, d)
-		}, "given up after 200ms, in Dispatch (call "},
+		}, givenUp},
 		"it hangs for good": {func(context.Context, api.Target, api.Auth, api.Dispatch) (api.Outcome, error) {
 			select {}
-		}, "given up after 200ms, in Dispatch (call "},
+		}, givenUp},
 		"it ends its goroutine": {func(context.Context, api.Target, api.Auth, api.Dispatch) (api.Outcome, error) {
 			runtime.Goexit()
 			return api.Outcome{}, nil
@@ -55,7 +66,7 @@ func TestTargetsThatDoNotReturn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := plan(t, []harness.Target{{ID: "X", Deploy: over(mode(t, "M0"), hostile{dispatch: x.dispatch})}}, one(t), scenario(t, "payments"))
-			p.TrialTimeout = 200 * time.Millisecond
+			p.TrialTimeout = limit
 			rs, a := run(t, p)
 			for _, r := range rs {
 				if r.Observed != results.Error || !strings.Contains(r.Detail, x.want) || r.Effects != 0 {
@@ -78,7 +89,7 @@ func TestTargetsThatCannotBeAsked(t *testing.T) {
 		"panic: no":                            func(context.Context, api.Deployment) (api.Bench, error) { panic("no") },
 	} {
 		p := plan(t, []harness.Target{{ID: "X", Deploy: deploy}}, one(t), scenario(t, "payments"))
-		p.TrialTimeout = 50 * time.Millisecond
+		p.TrialTimeout = limit()
 		if err := p.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "target X") {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
