@@ -1,6 +1,8 @@
 package attacks
 
 import (
+	"time"
+
 	"countersign/gateway/api"
 	"countersign/oracles/softkey"
 )
@@ -65,6 +67,30 @@ var _ = family(Family{
 			delegate2),
 		askedByDeputy("delegate_asks_and_the_person_it_acts_for_decides", "an agent of the requester's delegate asks, and the person for whom the delegate acts approves it",
 			requester),
+		underOptOut("requester_decides_under_another_persons_opt_out", "an opt-out is recorded for somebody else, and the requester approves its own request under it",
+			approver2, "who:requester", func(s *Stage, c *Call) { s.ReviewBy(c, requester) }),
+		underOptOut("delegate_decides_under_the_requesters_opt_out", "an opt-out is recorded for the requester, and its delegate approves",
+			requester, "who:delegate", func(s *Stage, c *Call) { s.ReviewBy(c, delegate) }),
+		underOptOut("requester_decides_after_its_opt_out_was_withdrawn", "the requester's opt-out is withdrawn while its request waits, and the requester approves it",
+			requester, "who:requester", func(s *Stage, c *Call) {
+				s.ForbidSelfApproval(requester)
+				s.ReviewBy(c, requester)
+			}),
+		underOptOut("opt_out_withdrawn_while_the_call_waits", "the requester approves under an opt-out, which is withdrawn before the call is dispatched",
+			requester, "stale:self_approval_forbidden", func(s *Stage, c *Call) {
+				s.ReviewBy(c, requester)
+				s.ForbidSelfApproval(requester)
+			}),
+		underOptOut("opt_out_withdrawn_between_consumption_and_a_late_send", "the requester approves under an opt-out, which is withdrawn after the approval was consumed, and the send is a minute late",
+			requester, "stale:self_approval_forbidden", func(s *Stage, c *Call) {
+				s.ReviewBy(c, requester)
+				s.During(api.StepConsumed, func() {
+					s.ForbidSelfApproval(requester)
+					s.Wait(time.Minute)
+				})
+			}),
+		optedOut(decidedByAgent("agent_decides_under_the_requesters_opt_out", "an opt-out is recorded for the requester, and its agent posts the decision on what it asked itself",
+			agentA, "who:agent", "incident 8")),
 		{
 			Name:    "empty_set_of_approvers_means_anyone",
 			Summary: "the tenant has no approvers, and some person decides",
@@ -80,6 +106,20 @@ var _ = family(Family{
 		},
 	},
 	Twins: []Variant{{
+		Name:    "requester_decides_under_a_recorded_opt_out",
+		Summary: "for a team of one an opt-out is recorded, with its reason: the requester approves its own request, and its delegate somebody else's",
+		Effects: 2,
+		Run: func(s *Stage) {
+			s.AllowSelfApproval(requester, oneTeam)
+			own, others := s.Call(0), s.Call(1).By(s.agents[agentX]).In("run-2", "step-1", "call-1")
+			s.Propose(own)
+			s.Propose(others)
+			s.ReviewBy(own, requester)
+			s.ReviewBy(others, delegate)
+			s.Dispatch(s.Collect(own))
+			s.Dispatch(s.Collect(others))
+		},
+	}, {
 		Name:    "delegate_decides_for_somebody_else",
 		Summary: "the requester's delegate approves what an agent of another person asks",
 		Effects: 1,
@@ -112,6 +152,36 @@ var _ = family(Family{
 		},
 	}},
 })
+
+// oneTeam is why a person may approve its own requests.
+const oneTeam = "one-person team, agreed with the auditors"
+
+// underOptOut has an opt-out recorded for a person before the call is proposed.
+// What the adversary does with it ends before the dispatch.
+func underOptOut(name, summary, person, success string, misused func(*Stage, *Call)) Variant {
+	return Variant{
+		Name: name, Summary: summary, Uses: []Capability{UsePerson, UseDelay}, Stopped: stopped("duties"),
+		Success: []string{success, "none"}, References: []string{"NIST SP 800-53 AC-5"},
+		Run: func(s *Stage) {
+			s.AllowSelfApproval(person, oneTeam)
+			c := s.Call(0)
+			s.Propose(c)
+			s.Tamper()
+			misused(s, c)
+			s.Dispatch(s.Collect(c))
+		},
+	}
+}
+
+// optedOut has an opt-out recorded for the requester before a script begins.
+func optedOut(v Variant) Variant {
+	run := v.Run
+	v.Run = func(s *Stage) {
+		s.AllowSelfApproval(requester, oneTeam)
+		run(s)
+	}
+	return v
+}
 
 func decidedByAgent(name, summary, agent, success string, refs ...string) Variant {
 	return Variant{

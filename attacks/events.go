@@ -239,6 +239,10 @@ func changeText(kind referee.ChangeKind, subject, value string) string {
 		return "labels " + subject + " with the risk " + value
 	case referee.CredentialRemoved:
 		return "removes the passkeys of " + subject
+	case referee.SelfApprovalAllowed:
+		return "records that " + subject + " may approve its own requests: " + value
+	case referee.SelfApprovalForbidden:
+		return "withdraws that " + subject + " may approve its own requests"
 	case referee.DependencyDown:
 		switch api.Fault(value) {
 		case api.FaultPanic:

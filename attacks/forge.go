@@ -151,7 +151,7 @@ func (s *Stage) forgedClaims(c *Call) map[string]any {
 		"run": c.Action.Run, "step": c.Action.Step, "call": c.Action.Call, "suspended_at": c.SuspendedAt,
 		"aud": c.Action.Audience, "tool": c.Action.Tool, "tool_sha256": hex.EncodeToString(digest[:]),
 		"resolved": s.resolved(t, c.Action), "policy": s.policy, "risk": s.risk(t), "approvers": []string{approver2, approver, delegate2, delegate, subDelegate, requester},
-		"stage": 1, "jkt": c.Agent.thumbprint, "guarantee": t.Guarantee, "uses": 1,
+		"stage": 1, "self_approval": "", "jkt": c.Agent.thumbprint, "guarantee": t.Guarantee, "uses": 1,
 		"nbf": now.Unix(), "exp": now.Add(ApprovalTTL).Unix(), "view_sha256": strings.Repeat("0", 64),
 	} {
 		claims[k] = v

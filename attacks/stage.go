@@ -811,6 +811,18 @@ func (s *Stage) RemoveCredentials(id string) {
 	s.change(referee.CredentialRemoved, id, "")
 }
 
+// AllowSelfApproval records that a person may approve what it requests itself.
+func (s *Stage) AllowSelfApproval(id, reason string) {
+	s.admin(api.Event{Kind: api.EventAllowSelfApproval, Subject: id, Value: reason})
+	s.change(referee.SelfApprovalAllowed, id, reason)
+}
+
+// ForbidSelfApproval withdraws that.
+func (s *Stage) ForbidSelfApproval(id string) {
+	s.admin(api.Event{Kind: api.EventForbidSelfApproval, Subject: id})
+	s.change(referee.SelfApprovalForbidden, id, "")
+}
+
 // Drift changes the referenced record, by a legitimate event outside.
 func (s *Stage) Drift() {
 	kind, id := s.Scenario.Reference()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -26,7 +27,7 @@ func (g *Gateway) Admin(ctx context.Context, auth api.Auth, e api.Event) error {
 		subject = e.Principal.ID
 	}
 	what := string(e.Kind) + ":" + subject
-	if err := g.log(ctx, api.AuditEntry{Event: "admin:" + what, Principal: caller.ID}); err != nil && g.mode.Has(api.BindClosed) {
+	if err := g.log(ctx, api.AuditEntry{Event: "admin:" + what, Principal: caller.ID, Note: e.Value}); err != nil && g.mode.Has(api.BindClosed) {
 		return fmt.Errorf("%w: the audit log cannot be written", api.ErrUnavailable)
 	}
 	failed := g.apply(ctx, e, subject)
@@ -75,6 +76,13 @@ func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error 
 		})
 	case api.EventRemoveCredential:
 		return g.removeCredentials(ctx, subject)
+	case api.EventAllowSelfApproval:
+		if strings.TrimSpace(e.Value) == "" {
+			return fmt.Errorf("%w: an opt-out from segregation of duties gives its reason", api.ErrInvalid)
+		}
+		return g.optOut(ctx, subject, e.Value)
+	case api.EventForbidSelfApproval:
+		return g.optOut(ctx, subject, "")
 	}
 	return fmt.Errorf("%w: there is no administrative event %q", api.ErrInvalid, e.Kind)
 }
@@ -87,6 +95,19 @@ func (g *Gateway) hasTool(name string) bool {
 		}
 	}
 	return false
+}
+
+// optOut says whether a person may approve its own requests in its own tenant:
+// for a reason, or, without one, not.
+func (g *Gateway) optOut(ctx context.Context, person, reason string) error {
+	p, err := g.registry.Principal(ctx, person)
+	switch {
+	case err != nil:
+		return err
+	case p.Role != api.RolePerson:
+		return fmt.Errorf("%w: %s is no person, and approves nothing of its own", api.ErrInvalid, person)
+	}
+	return g.registry.setOptOut(ctx, p.Tenant, person, optOut{reason})
 }
 
 // once makes a repeated event harmless.

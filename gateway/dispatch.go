@@ -254,7 +254,8 @@ func (g *Gateway) standing(ctx context.Context, s *modes.Situation) []api.Refusa
 	s.Now, s.HighWater, s.NowErr = g.now()
 	s.Policy, s.PolicyErr = g.registry.policy(ctx)
 	var out []api.Refusal
-	for _, b := range []api.Binding{api.BindExpiry, api.BindOnline} {
+	// Duties for the sake of an opt-out, which may be withdrawn like an approval.
+	for _, b := range []api.Binding{api.BindDuties, api.BindExpiry, api.BindOnline} {
 		if r, ok := modes.Recheck(s, b); !ok {
 			out = append(out, r)
 		}

@@ -210,6 +210,8 @@ func TestAdminRefuses(t *testing.T) {
 		"no policy":        {Kind: api.EventPolicyChange},
 		"no label":         {Kind: api.EventRiskLabel, Subject: "bank.example/pay"},
 		"no tool to label": {Kind: api.EventRiskLabel, Value: "low"},
+		"no reason":        {Kind: api.EventAllowSelfApproval, Subject: "requester-r", Value: " "},
+		"agent opts out":   {Kind: api.EventAllowSelfApproval, Subject: "agent-a", Value: "one-person team"},
 	} {
 		if err := w.target.Admin(ctx, auth("admin"), e); !errors.Is(err, api.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

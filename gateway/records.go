@@ -37,6 +37,7 @@ const (
 	kindCredential = "credential" // key: owner
 	kindEnrolment  = "enrolment"  // id: challenge; key: owner
 	kindPolicy     = "policy"
+	kindOptOut     = "self_approval" // id: tenant, person
 )
 
 // joined makes one identifier of several without ambiguity.
@@ -317,6 +318,30 @@ func (r registry) Approvers(ctx context.Context, tenant string) ([]string, error
 	}
 	slices.Sort(ids)
 	return ids, nil
+}
+
+// An optOut is what was last said about a person's approving its own requests.
+type optOut struct {
+	Reason string `json:"reason"` // empty: it may not
+}
+
+func (r registry) OptOut(ctx context.Context, tenant, person string) (string, error) {
+	o, _, err := get[optOut](ctx, r.s, kindOptOut, joined(tenant, person))
+	if err == nil && o.Reason == "" {
+		err = api.ErrNotFound
+	}
+	return o.Reason, err
+}
+
+func (r registry) setOptOut(ctx context.Context, tenant, person string, o optOut) error {
+	_, row, err := get[optOut](ctx, r.s, kindOptOut, joined(tenant, person))
+	switch {
+	case err == nil:
+		_, err = update(ctx, r.s, row, o)
+	case errors.Is(err, api.ErrNotFound):
+		_, err = create(ctx, r.s, kindOptOut, joined(tenant, person), "", o)
+	}
+	return err
 }
 
 // A credentialRow keeps a removed credential as a row, so that its id cannot be

@@ -105,6 +105,12 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 		Resolved: s.Resolved, Policy: s.Policy.Version, Risk: s.Policy.Label(t.Tool), Approvers: approvers, Stage: 1,
 		AgentKey: thumbprint(s.Caller.Key), Guarantee: t.Guarantee, Uses: 1,
 	}
+	if g.mode.Has(api.BindDuties) {
+		e.SelfApproval, err = g.registry.OptOut(ctx, e.Tenant, requester)
+		if err != nil && !errors.Is(err, api.ErrNotFound) {
+			return api.Pending{}, err
+		}
+	}
 	if s.NowErr == nil {
 		e.NotBefore, e.ExpiresAt = s.Now.Unix(), s.Now.Add(g.d.ApprovalTTL).Unix()
 	}
@@ -282,6 +288,9 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	entry := api.AuditEntry{
 		Event: "posted:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver, Audience: e.Audience, Tool: e.Tool,
 		ArgsDigest: sus.ArgsDigest, ViewDigest: sus.View.Digest, Policy: e.Policy,
+	}
+	if a.Verdict == api.Approve && a.Approver == e.Requester && e.SelfApproval != "" {
+		a.SelfApproval, entry.Note = e.SelfApproval, optOutText(e.SelfApproval)
 	}
 	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) {
 		refusals = append(refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the audit log cannot be written"})

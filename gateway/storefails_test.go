@@ -215,6 +215,19 @@ func storeCalls() []storeCall {
 		{name: "policy", mode: "M9", ready: event(api.Event{Kind: api.EventPolicyChange, Value: "policy-2"})},
 		{name: "risk", mode: "M9", ready: event(api.Event{Kind: api.EventRiskLabel, Subject: "bank.example/pay", Value: "low"})},
 		{name: "remove", mode: "M9", ready: event(api.Event{Kind: api.EventRemoveCredential, Subject: "approver-p"})},
+		{name: "opt out", mode: "M9", ready: event(api.Event{Kind: api.EventAllowSelfApproval, Subject: "requester-r", Value: "one-person team"})},
+		{name: "opt out again", mode: "M9", ready: plain(func(w *world) func() error {
+			w.optOut("requester-r", "one-person team")
+			return func() error {
+				return w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventForbidSelfApproval, Subject: "requester-r"})
+			}
+		})},
+		{name: "approve one's own request", mode: "M9", ready: plain(func(w *world) func() error {
+			w.optOut("requester-r", "one-person team")
+			id := w.pending(w.action("pay", 1))
+			d := api.Decision{Suspension: id, Verdict: api.Approve, Assertion: w.assertion(id, "requester-r")}
+			return func() error { return w.target.Decide(ctx, auth("requester-r"), d) }
+		})},
 		{name: "enrol", mode: "M9", ready: event(api.Event{Kind: api.EventEnrol, Principal: &api.Principal{ID: "new", Role: api.RolePerson, Token: "a-token-of-its-own", Approver: true}})},
 		{name: "begin to enrol", mode: "M9", ready: plain(func(w *world) func() error {
 			w.removePasskeys("approver-p")

@@ -32,13 +32,15 @@ func (g *Gateway) render(ctx context.Context, s *modes.Situation, t toolRow, e m
 		return api.View{}, fmt.Errorf("%w: the arguments cannot be read: %w", api.ErrInvalid, readErr)
 	}
 	if !g.mode.Has(api.BindRender) {
-		return g.summary(s, t.Tool, values), nil
+		v := g.summary(s, t.Tool, values)
+		v.Notes = optOutNote(e)
+		return v, nil
 	}
 	preview, err := g.d.Provider.Preview(ctx, g.request(s, ""))
 	if err != nil {
 		return api.View{}, fmt.Errorf("%w: the provider gives no dry run: %w", api.ErrUnavailable, err)
 	}
-	v := api.View{Title: Visible(t.Title)}
+	v := api.View{Title: Visible(t.Title), Notes: optOutNote(e)}
 	line := func(path, label, text string) {
 		v.Fields = append(v.Fields, api.ViewField{Path: path, Label: label, Text: text})
 	}
@@ -102,6 +104,17 @@ func (g *Gateway) render(ctx context.Context, s *modes.Situation, t toolRow, e m
 	return v, nil
 }
 
+// optOutText is how views and the log speak of an opt-out.
+func optOutText(reason string) string { return "self-approval allowed by opt-out: " + Visible(reason) }
+
+// optOutNote tells whoever reads the view that the requester may decide it.
+func optOutNote(e modes.Envelope) []string {
+	if e.SelfApproval == "" {
+		return nil
+	}
+	return []string{Visible(e.Requester) + " asks for this and may approve it; " + optOutText(e.SelfApproval)}
+}
+
 func (t toolRow) field(path string) *api.Field {
 	for i := range t.Fields {
 		if "/"+t.Fields[i].Name == path {
@@ -144,6 +157,11 @@ func (g *Gateway) channels(v api.View) map[api.Medium]string {
 		fmt.Fprintf(&page, "<p><b>%s:</b> %s</p>\n", html.EscapeString(f.Label), html.EscapeString(f.Text))
 		fmt.Fprintf(&message, "%s: %s\n", f.Label, f.Text)
 		fmt.Fprintf(&markdown, "- **%s:** %s\n", f.Label, f.Text)
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintf(&page, "<p>%s</p>\n", html.EscapeString(n))
+		fmt.Fprintf(&message, "%s\n", n)
+		fmt.Fprintf(&markdown, "\n%s\n", n)
 	}
 	return map[api.Medium]string{
 		api.MediumPage: page.String(), api.MediumText: message.String(),

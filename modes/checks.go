@@ -283,7 +283,9 @@ func (s *Situation) line(id string) ([]api.Principal, error) {
 // Duties decides whether approver may approve what an envelope asks for
 // (segregation of duties: NIST SP 800-53 AC-5). It returns an empty code when it
 // may. Both sides are followed to the person at the end, however many act for one
-// another on the way: one person is never at both ends.
+// another on the way: one person is never at both ends. An opt-out waives this
+// and nothing else, for the requester alone, while it is in force and where the
+// envelope, which is what is signed, names it.
 func Duties(s *Situation, approver string, e Envelope) (string, string) {
 	eligible, err := s.Identities.Approvers(s.context(), e.Tenant)
 	if err != nil {
@@ -296,10 +298,11 @@ func Duties(s *Situation, approver string, e Envelope) (string, string) {
 	if err != nil {
 		return "unknown", "the approver's identity cannot be established"
 	}
+	own := approver == e.Requester
 	switch {
 	case approver == e.Agent:
 		return "self", "the agent decided its own request"
-	case approver == e.Requester:
+	case own && e.SelfApproval == "":
 		return "requester", "the requester decided its own request"
 	}
 	for _, id := range []string{e.Requester, e.Agent} {
@@ -307,7 +310,7 @@ func Duties(s *Situation, approver string, e Envelope) (string, string) {
 		if err != nil || asking[len(asking)-1].Role != api.RolePerson {
 			return "no_requester", "the person on whose behalf the agent asks cannot be established"
 		}
-		if asking[len(asking)-1].ID == deciding[len(deciding)-1].ID {
+		if !own && asking[len(asking)-1].ID == deciding[len(deciding)-1].ID {
 			return "delegate", "the approver and the requester act for one person"
 		}
 	}
@@ -316,6 +319,14 @@ func Duties(s *Situation, approver string, e Envelope) (string, string) {
 		return "not_eligible", "the approver is not in the set of approvers"
 	case e.Type != "" && !slices.Contains(e.Approvers, approver):
 		return "not_asked", "the approver was not in the set of approvers when this was asked"
+	case !own:
+		return "", ""
+	}
+	switch reason, err := s.Identities.OptOut(s.context(), e.Tenant, approver); {
+	case unavailable(err):
+		return CodeUnavailable, "opt-outs cannot be read now"
+	case reason != e.SelfApproval:
+		return "opt_out", "the opt-out under which the requester decided is not in force"
 	}
 	return "", ""
 }

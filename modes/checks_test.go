@@ -162,6 +162,32 @@ func checkRows() []row {
 		{name: "one in between too many", change: inBetween(MaxDelegation + 1), want: "duties/no_requester online/delegation"},
 		{name: "not eligible when it was asked", envelope: func(e *Envelope) { e.Approvers = []string{"approver-2"} }, want: "duties/not_asked"},
 		{name: "not eligible", change: func(_ *Situation, w *fakeWorld) { w.approvers = []string{"approver-2"} }, want: "duties/not_eligible"},
+		{name: "the requester, opted out", envelope: ownRequest, change: optedOut("one-person team")},
+		{name: "the requester, for whom an agent acts that it acts for, opted out", envelope: ownRequest, change: func(s *Situation, w *fakeWorld) {
+			optedOut("one-person team")(s, w)
+			actsFor(testAgent)(s, w)
+		}},
+		{name: "the requester, opted out, and the envelope does not say so", envelope: func(e *Envelope) { e.Requester = testApprover },
+			change: optedOut("one-person team"), want: "duties/requester"},
+		{name: "the requester, whose opt-out was withdrawn", envelope: ownRequest, want: "duties/opt_out"},
+		{name: "the requester, opted out for another reason", envelope: ownRequest, change: optedOut("holidays"), want: "duties/opt_out"},
+		{name: "the requester, opted out in another tenant", envelope: ownRequest, change: func(_ *Situation, w *fakeWorld) {
+			w.optOuts = map[string]string{"tenant-2/" + testApprover: "one-person team"}
+		}, want: "duties/opt_out"},
+		{name: "opt-outs down", envelope: ownRequest, change: down("OptOut"), want: "duties/unavailable"},
+		{name: "opt-outs down, another decided", envelope: func(e *Envelope) { e.SelfApproval = "one-person team" }, change: down("OptOut")},
+		{name: "a delegate of the requester, who is opted out", envelope: func(e *Envelope) { e.SelfApproval = "one-person team" }, change: func(s *Situation, w *fakeWorld) {
+			w.optOuts = map[string]string{"tenant-1/requester-r": "one-person team", "tenant-1/" + testApprover: "one-person team"}
+			actsFor("requester-r")(s, w)
+		}, want: "duties/delegate"},
+		{name: "the requester, opted out and no approver", envelope: ownRequest, change: func(s *Situation, w *fakeWorld) {
+			optedOut("one-person team")(s, w)
+			w.approvers = []string{"approver-2"}
+		}, want: "duties/not_eligible"},
+		{name: "the requester, opted out and unknown", envelope: ownRequest, change: func(s *Situation, w *fakeWorld) {
+			optedOut("one-person team")(s, w)
+			w.people = nil
+		}, want: "duties/unknown"},
 
 		{name: "no audience approved", envelope: func(e *Envelope) { e.Audience = "" }, want: "audience/absent"},
 		{name: "another audience", change: func(s *Situation, _ *fakeWorld) { s.Action.Audience = "payroll.example" }, want: "audience/differs"},
@@ -345,6 +371,13 @@ func inBetween(n int) func(*Situation, *fakeWorld) {
 		}
 		w.people[last.ID] = last
 	}
+}
+
+// ownRequest is an envelope of what the approver requested, made under an opt-out.
+func ownRequest(e *Envelope) { e.Requester, e.SelfApproval = testApprover, "one-person team" }
+
+func optedOut(reason string) func(*Situation, *fakeWorld) {
+	return func(_ *Situation, w *fakeWorld) { w.optOuts = map[string]string{"tenant-1/" + testApprover: reason} }
 }
 
 func actsFor(id string) func(*Situation, *fakeWorld) {

@@ -40,12 +40,15 @@ type Envelope struct {
 	Risk       string         `json:"risk"`
 	Approvers  []string       `json:"approvers"` // eligible, sorted
 	Stage      int            `json:"stage"`
-	AgentKey   string         `json:"jkt"` // RFC 7638 thumbprint, base64url
-	Guarantee  api.Guarantee  `json:"guarantee"`
-	Uses       int            `json:"uses"`
-	NotBefore  int64          `json:"nbf"` // Unix seconds
-	ExpiresAt  int64          `json:"exp"` // Unix seconds
-	ViewDigest string         `json:"view_sha256"`
+	// SelfApproval is the reason of the opt-out under which the requester may be
+	// the approver; empty: it may not.
+	SelfApproval string        `json:"self_approval"`
+	AgentKey     string        `json:"jkt"` // RFC 7638 thumbprint, base64url
+	Guarantee    api.Guarantee `json:"guarantee"`
+	Uses         int           `json:"uses"`
+	NotBefore    int64         `json:"nbf"` // Unix seconds
+	ExpiresAt    int64         `json:"exp"` // Unix seconds
+	ViewDigest   string        `json:"view_sha256"`
 }
 
 // Bound returns the envelope with the members that the mode binds, and without
@@ -56,6 +59,9 @@ func (e Envelope) Bound(m Mode) Envelope {
 	}
 	if !m.Has(api.BindRefs) {
 		e.Resolved = nil
+	}
+	if !m.Has(api.BindDuties) {
+		e.SelfApproval = ""
 	}
 	if !m.Has(api.BindAudience) {
 		e.Audience = ""
@@ -117,6 +123,8 @@ type Approval struct {
 	Challenge    []byte          `json:"challenge,omitempty"`
 	Assertion    json.RawMessage `json:"assertion,omitempty"`
 	ViewDigest   string          `json:"view_digest,omitempty"`
+	// SelfApproval is the reason why the requester could be the approver, where it was.
+	SelfApproval string `json:"self_approval,omitempty"`
 }
 
 // A Policy is the version of the rules in force and the risk labels that differ

@@ -100,6 +100,9 @@ type Identities interface {
 	Disabled(ctx context.Context, agent string) (bool, error)
 	// Approvers returns the ids of a tenant's eligible approvers.
 	Approvers(ctx context.Context, tenant string) ([]string, error)
+	// OptOut returns the reason for which a person may approve what it requests
+	// itself; api.ErrNotFound: it may not.
+	OptOut(ctx context.Context, tenant, person string) (string, error)
 	Credentials(ctx context.Context, owner string) ([]passkey.Credential, error)
 	// Unenrolled reports whether a person's passkeys were removed and none is left.
 	Unenrolled(ctx context.Context, person string) (bool, error)

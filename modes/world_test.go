@@ -224,7 +224,8 @@ type fakeWorld struct {
 	disabled                  string // an agent
 	approvers                 []string
 	creds                     []passkey.Credential
-	unenrolled                string // a person
+	unenrolled                string            // a person
+	optOuts                   map[string]string // tenant and person → reason
 }
 
 func (w *fakeWorld) fails(method string) error {
@@ -287,6 +288,10 @@ func (w *fakeWorld) Disabled(_ context.Context, agent string) (bool, error) {
 
 func (w *fakeWorld) Approvers(context.Context, string) ([]string, error) {
 	return w.approvers, w.fails("Approvers")
+}
+
+func (w *fakeWorld) OptOut(_ context.Context, tenant, person string) (string, error) {
+	return find(w, "OptOut", w.optOuts, tenant+"/"+person)
 }
 
 func (w *fakeWorld) Credentials(_ context.Context, owner string) (out []passkey.Credential, err error) {

@@ -108,7 +108,7 @@ type Effect struct {
 	Values    api.Values `json:"values"`
 }
 
-// A ChangeKind is something that ends authority, or a dependency's fate.
+// A ChangeKind is something that gives or ends authority, or a dependency's fate.
 type ChangeKind string
 
 const (
@@ -117,8 +117,12 @@ const (
 	PolicyChanged     ChangeKind = "policy"             // Value: version
 	RiskChanged       ChangeKind = "risk"               // Subject: audience/tool; Value: label
 	CredentialRemoved ChangeKind = "credential_removed" // Subject: approver
-	DependencyDown    ChangeKind = "down"               // Subject: dependency
-	DependencyUp      ChangeKind = "up"
+	// The requester may approve what it asks for itself, or may not any more.
+	SelfApprovalAllowed   ChangeKind = "self_approval_allowed"   // Subject: person; Value: the reason
+	SelfApprovalForbidden ChangeKind = "self_approval_forbidden" // Subject: person
+
+	DependencyDown ChangeKind = "down" // Subject: dependency
+	DependencyUp   ChangeKind = "up"
 )
 
 // A Change is an event of the environment.
@@ -268,17 +272,19 @@ func (h History) reasons(e Effect, d Dispatch, r Review, t api.Tool, used bool) 
 	return append(out, h.unverifiable(d, e)...)
 }
 
-// who says why the approver may not approve, or nothing.
+// who says why the approver may not approve, or nothing. A requester may where an
+// opt-out that is recorded stood at the decision.
 func (h History) who(r Review) string {
 	p, known := h.People[r.Approver]
+	own := r.Approver == r.Requester
 	switch {
 	case !known:
 		return "unknown"
 	case r.Approver == r.Agent:
 		return "agent"
-	case r.Approver == r.Requester:
+	case own && !h.optedOut(r.Approver, r.Tick):
 		return "requester"
-	case h.end(r.Approver) == h.end(r.Requester), h.end(r.Approver) == h.end(r.Agent):
+	case !own && (h.end(r.Approver) == h.end(r.Requester) || h.end(r.Approver) == h.end(r.Agent)):
 		return "delegate"
 	case !p.Approver:
 		return "not_approver"
@@ -299,10 +305,20 @@ func (h History) end(id string) string {
 	return id
 }
 
+// optedOut reports whether somebody could approve its own requests at some moment.
+func (h History) optedOut(person string, at Tick) (out bool) {
+	for _, c := range h.Changes {
+		if c.Tick < at && c.Subject == person && (c.Kind == SelfApprovalAllowed || c.Kind == SelfApprovalForbidden) {
+			out = c.Kind == SelfApprovalAllowed
+		}
+	}
+	return out
+}
+
 // stale says why authority did not hold, or nothing: there must be an instant
 // between the dispatch's coming in and the effect at which it holds, and the
-// effect may follow the last one by MaxLateness at most. Authority under a policy
-// or a risk label is back when they are.
+// effect may follow the last one by MaxLateness at most. Authority under a policy,
+// a risk label or an opt-out is back when they are.
 func (h History) stale(e Effect, d Dispatch, r Review) string {
 	if !d.Time.Before(r.Expires) {
 		return "expired"
@@ -337,6 +353,7 @@ func (h History) stale(e Effect, d Dispatch, r Review) string {
 // authority is what an approval depends on, at an instant.
 type authority struct {
 	policy, risk string
+	forbidden    bool   // the requester decided, and may not any more
 	gone         string // the change that ended it for good
 }
 
@@ -350,6 +367,8 @@ func (a authority) missing(r Review) string {
 		return string(PolicyChanged)
 	case a.risk != r.Risk:
 		return string(RiskChanged)
+	case a.forbidden:
+		return string(SelfApprovalForbidden)
 	}
 	return ""
 }
@@ -374,6 +393,10 @@ func (h History) apply(c Change, r Review, a *authority) {
 	case CredentialRemoved:
 		if c.Subject == r.Approver {
 			a.gone = string(c.Kind)
+		}
+	case SelfApprovalAllowed, SelfApprovalForbidden:
+		if c.Subject == r.Approver && r.Approver == r.Requester {
+			a.forbidden = c.Kind == SelfApprovalForbidden
 		}
 	}
 }

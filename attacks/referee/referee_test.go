@@ -324,6 +324,86 @@ func TestReasons(t *testing.T) {
 			func(h *referee.History) { change(h, 31, 0, referee.DependencyDown, "audit", "") }, "",
 		},
 		{
+			"the requester decided under another person's opt-out", func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "approver", "a team of one")
+			}, "who:requester",
+			func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "",
+		},
+		{
+			"the requester decided before its opt-out", func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 10, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "who:requester",
+			func(h *referee.History) { // for whom it acts is no matter then
+				h.Reviews[0].Approver = "asker"
+				h.People["asker"] = referee.Person{ActsFor: "agent", Approver: true}
+				change(h, 9, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "",
+		},
+		{
+			"the requester decided after its opt-out was withdrawn", func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 6, 0, referee.SelfApprovalForbidden, "asker", "")
+			}, "who:requester",
+			func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalForbidden, "asker", "")
+				change(h, 6, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 7, 0, referee.SelfApprovalForbidden, "approver", "")
+			}, "",
+		},
+		{
+			"the opt-out was withdrawn before the dispatch", func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 15, 0, referee.SelfApprovalForbidden, "asker", "")
+			}, "stale:self_approval_forbidden",
+			func(h *referee.History) { // and is back
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 15, 0, referee.SelfApprovalForbidden, "asker", "")
+				change(h, 16, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "",
+		},
+		{
+			"the opt-out was withdrawn before the dispatch, and another's is back", func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 15, 0, referee.SelfApprovalForbidden, "asker", "")
+				change(h, 16, 0, referee.SelfApprovalAllowed, "approver", "a team of one")
+			}, "stale:self_approval_forbidden",
+			func(h *referee.History) { // somebody else decided
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 15, 0, referee.SelfApprovalForbidden, "asker", "")
+				change(h, 15, 0, referee.SelfApprovalForbidden, "approver", "")
+			}, "",
+		},
+		{
+			"an opted-out requester who is no approver", func(h *referee.History) {
+				h.Reviews[0].Approver = "asker"
+				h.People["asker"] = referee.Person{}
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "who:not_approver",
+			func(h *referee.History) {
+				h.Reviews[0].Approver, h.Reviews[0].Requester = "approver", "guest"
+			}, "",
+		},
+		{
+			"a delegate of an opted-out requester", func(h *referee.History) {
+				h.Reviews[0].Approver = "deputy"
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "who:delegate",
+			func(h *referee.History) {
+				h.Reviews[0].Approver = "helper" // who acts for somebody else
+				change(h, 5, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+			}, "",
+		},
+		{
 			"nobody decided", func(h *referee.History) { h.Reviews = nil }, "none",
 			func(h *referee.History) { h.Reviews[0].Tick = 29 }, "",
 		},

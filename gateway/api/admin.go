@@ -37,6 +37,11 @@ const (
 	EventPolicyChange     EventKind = "policy_change"     // Value: the new policy version
 	EventRiskLabel        EventKind = "risk_label"        // Subject: audience + "/" + tool; Value: the new label
 	EventRemoveCredential EventKind = "remove_credential" // Subject: person whose passkeys are removed
+
+	// The opt-out from segregation of duties for a team of one: a person may
+	// approve what is asked on that person's own behalf, until it is forbidden again.
+	EventAllowSelfApproval  EventKind = "allow_self_approval"  // Subject: person; Value: the reason
+	EventForbidSelfApproval EventKind = "forbid_self_approval" // Subject: person
 )
 
 // An Event is an administrative event. It comes from the environment, never from

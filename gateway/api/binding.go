@@ -38,7 +38,8 @@ const (
 	// BindAgent compares the authenticated caller with the agent that asked.
 	BindAgent Binding = "agent"
 	// BindDuties wants an approver who is neither the agent, the requester nor a
-	// delegate of either, and denies an unknown identity or an empty approver set.
+	// delegate of either, and denies an unknown identity or an empty approver set. A
+	// requester with a recorded opt-out may approve, under the same conditions else.
 	BindDuties Binding = "duties"
 	// BindAudience compares the service called with the service approved.
 	BindAudience Binding = "audience"

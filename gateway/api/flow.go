@@ -179,4 +179,7 @@ type AuditEntry struct {
 	Status     Status    `json:"status,omitempty"`
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Alert      string    `json:"alert,omitempty"`
+	// Note is what else an auditor has to know: the value of an administrative
+	// event, the opt-out under which somebody decided.
+	Note string `json:"note,omitempty"`
 }
