@@ -32,6 +32,25 @@ var _ = family(Family{
 			"online", []string{"incident 23"}, func(s *Stage, c *Call) { s.RaiseRisk(c, "critical") }),
 		queued("tool_put_on_the_denied_list_while_the_call_waits", "what the call does is put on the list of what is denied, between approval and dispatch",
 			"online", []string{"incident 29"}, func(s *Stage, c *Call) { s.RaiseRisk(c, "denied") }),
+		queued("second_approval_asked_for_while_the_call_waits", "the policy asks for two people to approve, after one has",
+			"record | online", nil, func(s *Stage, c *Call) { s.NeedPeople(c, 2) }),
+		{
+			Name:    "first_approvers_passkey_removed_while_the_call_waits",
+			Summary: "two people approve, and the credentials of the first are removed between approval and dispatch",
+			Uses:    []Capability{UseDelay}, Stopped: stopped("online"),
+			Success: []string{"who:stage", "none"}, References: []string{"incident 29"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.NeedPeople(c, 2)
+				s.Propose(c)
+				s.ReviewBy(c, approver)
+				s.ReviewBy(c, approver2)
+				m := s.Collect(c)
+				s.Tamper()
+				s.RemoveCredentials(approver)
+				s.Dispatch(m)
+			},
+		},
 		queued("approvers_passkey_removed_while_the_call_waits", "the approver's credentials are removed between approval and dispatch",
 			"attest | online & (record | challenge)", []string{"incident 29"}, func(s *Stage, _ *Call) { s.RemoveCredentials(approver) }),
 		queued("expired_while_the_call_waits", "the approval's end passes in the queue",
@@ -102,6 +121,12 @@ var _ = family(Family{
 			func(s *Stage, _ *Call) {
 				s.ChangePolicy("policy-2")
 				s.ChangePolicy(firstPolicy)
+			}),
+		unmoved("second_approval_asked_for_another_tool_while_the_call_waits", "the policy asks for two people to approve another tool; this one needs one",
+			func(s *Stage, c *Call) {
+				other := *c
+				other.Action.Tool = s.Scenario.SiblingTool
+				s.NeedPeople(&other, 2)
 			}),
 		unmoved("another_agent_disabled_while_the_call_waits", "another agent of the same person is disabled",
 			func(s *Stage, _ *Call) { s.Disable(s.agents[agentB]) }),

@@ -91,6 +91,23 @@ var _ = family(Family{
 			}),
 		optedOut(decidedByAgent("agent_decides_under_the_requesters_opt_out", "an opt-out is recorded for the requester, and its agent posts the decision on what it asked itself",
 			agentA, "who:agent", "incident 8")),
+		bothStages("one_person_decides_both_stages", "two people have to approve, and one of them does so twice", agentA, approver, approver),
+		bothStages("requester_decides_the_second_stage", "two people have to approve; the second is the one who asks", agentA, approver, requester),
+		bothStages("delegate_of_the_first_approver_decides_the_second_stage", "two people have to approve; the second acts for the first", agentX, requester, delegate),
+		{
+			Name:    "first_stage_presented_as_the_whole",
+			Summary: "two people have to approve, one has, and the worker resumes as if both had",
+			Uses:    []Capability{UseQueue}, Stopped: stopped(noDecision),
+			Success: []string{"who:stage", "none"}, References: []string{"NIST SP 800-53 AC-3(2)"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.NeedPeople(c, 2)
+				s.Propose(c)
+				s.Review(c)
+				s.Tamper()
+				s.Dispatch(s.claimed(c))
+			},
+		},
 		{
 			Name:    "empty_set_of_approvers_means_anyone",
 			Summary: "the tenant has no approvers, and some person decides",
@@ -118,6 +135,18 @@ var _ = family(Family{
 			s.ReviewBy(others, delegate)
 			s.Dispatch(s.Collect(own))
 			s.Dispatch(s.Collect(others))
+		},
+	}, {
+		Name:    "two_people_decide_where_two_have_to",
+		Summary: "two people have to approve, and two do, each on a view that says which approval it is for",
+		Effects: 1,
+		Run: func(s *Stage) {
+			c := s.Call(0)
+			s.NeedPeople(c, 2)
+			s.Propose(c)
+			s.ReviewBy(c, approver)
+			s.ReviewBy(c, approver2)
+			s.Dispatch(s.Collect(c))
 		},
 	}, {
 		Name:    "delegate_decides_for_somebody_else",
@@ -168,6 +197,23 @@ func underOptOut(name, summary, person, success string, misused func(*Stage, *Ca
 			s.Propose(c)
 			s.Tamper()
 			misused(s, c)
+			s.Dispatch(s.Collect(c))
+		},
+	}
+}
+
+// bothStages has two people decide on a call that needs two; the second may not.
+func bothStages(name, summary, agent, first, second string) Variant {
+	return Variant{
+		Name: name, Summary: summary, Uses: []Capability{UsePerson}, Stopped: stopped("duties"),
+		Success: []string{"who:stage", "none"}, References: []string{"NIST SP 800-53 AC-3(2)"},
+		Run: func(s *Stage) {
+			c := s.Call(0).By(s.agents[agent])
+			s.NeedPeople(c, 2)
+			s.Propose(c)
+			s.ReviewBy(c, first)
+			s.Tamper()
+			s.ReviewBy(c, second)
 			s.Dispatch(s.Collect(c))
 		},
 	}

@@ -239,6 +239,8 @@ func changeText(kind referee.ChangeKind, subject, value string) string {
 		return "labels " + subject + " with the risk " + value
 	case referee.CredentialRemoved:
 		return "removes the passkeys of " + subject
+	case referee.ApprovalsNeeded:
+		return "has the policy ask for " + value + " people to approve " + subject
 	case referee.SelfApprovalAllowed:
 		return "records that " + subject + " may approve its own requests: " + value
 	case referee.SelfApprovalForbidden:

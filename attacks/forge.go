@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -144,14 +145,14 @@ func (s *Stage) forgedClaims(c *Call) map[string]any {
 	row, err := canonicalOf(described)
 	s.must(err)
 	digest := sha256.Sum256(row)
-	now := s.now()
+	now, people := s.now(), s.needed(t)
 	for k, v := range map[string]any{
 		"type": "countersign/approval/v1", "jti": "forged-" + c.Action.Run + "-" + c.Action.Call, "decision": api.Approve,
 		"iss": issuer, "tenant": tenant, "sub": c.Agent.ID, "requester": requesterOf(c.Agent.ID),
 		"run": c.Action.Run, "step": c.Action.Step, "call": c.Action.Call, "suspended_at": c.SuspendedAt,
 		"aud": c.Action.Audience, "tool": c.Action.Tool, "tool_sha256": hex.EncodeToString(digest[:]),
 		"resolved": s.resolved(t, c.Action), "policy": s.policy, "risk": s.risk(t), "approvers": []string{approver2, approver, delegate2, delegate, subDelegate, requester},
-		"stage": 1, "self_approval": "", "jkt": c.Agent.thumbprint, "guarantee": t.Guarantee, "uses": 1,
+		"stage": people, "stages": people, "earlier": slices.Repeat([]string{approver2}, people-1), "self_approval": "", "jkt": c.Agent.thumbprint, "guarantee": t.Guarantee, "uses": 1,
 		"nbf": now.Unix(), "exp": now.Add(ApprovalTTL).Unix(), "view_sha256": strings.Repeat("0", 64),
 	} {
 		claims[k] = v

@@ -139,6 +139,7 @@ type Stage struct {
 	ticks    referee.Tick
 	policy   string
 	labels   map[string]string
+	people   map[string]int // audience/tool → how many have to approve
 	requests int
 	proofs   int
 	newest   map[string]string // run, step, call → suspension
@@ -202,7 +203,7 @@ func staging(sc *scenarios.Scenario) string { return "staging." + sc.Audience }
 func deployStage(ctx context.Context, deploy api.Factory, setting provider.Config, oracle oracles.Approver) (*Stage, error) {
 	s := &Stage{
 		ctx: ctx, oracle: oracle, clock: &clock{now: Start}, policy: firstPolicy,
-		agents: map[string]*Agent{}, persons: map[string]*Person{}, labels: map[string]string{}, newest: map[string]string{},
+		agents: map[string]*Agent{}, persons: map[string]*Person{}, labels: map[string]string{}, people: map[string]int{}, newest: map[string]string{},
 	}
 	setting.Clock = trueClock{s.clock}
 	setting.Delay = func(_ context.Context, d time.Duration) { s.clock.now = s.clock.now.Add(d) }
@@ -309,6 +310,9 @@ func (s *Stage) risk(t api.Tool) string {
 	}
 	return t.Risk
 }
+
+// needed is how many people have to approve a tool.
+func (s *Stage) needed(t api.Tool) int { return max(1, s.people[t.Audience+"/"+t.Name]) }
 
 // Field returns the name of the argument that plays a role.
 func (s *Stage) Field(r scenarios.Role) string {
@@ -450,7 +454,7 @@ func (s *Stage) look(c *Call, id string, m api.Medium) opinion {
 	reading := s.oracle.Decide(view, c.intent())
 	s.Prompts++
 	s.Characters += reading.Characters
-	d := api.Decision{Suspension: c.Suspension, Verdict: reading.Verdict}
+	d := api.Decision{Suspension: c.Suspension, Verdict: reading.Verdict, Stage: view.Stage}
 	if len(view.Assertion) > 0 && d.Verdict == api.Approve {
 		d.Assertion, err = p.key.Assert(view.Assertion)
 		s.must(err)
@@ -803,6 +807,15 @@ func (s *Stage) RaiseRisk(c *Call, label string) {
 	s.labels[name] = label
 	s.admin(api.Event{Kind: api.EventRiskLabel, Subject: name, Value: label})
 	s.change(referee.RiskChanged, name, label)
+}
+
+// NeedPeople has the policy ask for so many people, one after the other, to approve
+// the tool of a call.
+func (s *Stage) NeedPeople(c *Call, n int) {
+	name := c.Action.Audience + "/" + c.Action.Tool
+	s.people[name] = n
+	s.admin(api.Event{Kind: api.EventApprovals, Subject: name, Value: strconv.Itoa(n)})
+	s.change(referee.ApprovalsNeeded, name, strconv.Itoa(n))
 }
 
 // RemoveCredentials removes a person's passkeys.

@@ -74,6 +74,19 @@ func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error 
 			}
 			p.Risk[subject] = e.Value
 		})
+	case api.EventApprovals:
+		if len(e.Value) != 1 || e.Value[0] < '1' || e.Value[0] > '9' {
+			return fmt.Errorf("%w: how many people have to approve names the tool and a number from 1 to 9", api.ErrInvalid)
+		}
+		if !g.hasTool(subject) {
+			return fmt.Errorf("%w: there is no tool %q to approve", api.ErrInvalid, subject)
+		}
+		return g.registry.changePolicy(ctx, func(p *modes.Policy) {
+			if p.Approvals == nil {
+				p.Approvals = map[string]int{}
+			}
+			p.Approvals[subject] = int(e.Value[0] - '0')
+		})
 	case api.EventRemoveCredential:
 		return g.removeCredentials(ctx, subject)
 	case api.EventAllowSelfApproval:

@@ -164,7 +164,8 @@ func allWait(refusals []api.Refusal) bool {
 func asksAgain(refusals []api.Refusal) bool {
 	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool {
 		return !(r.Binding == api.BindRefs && (r.Code == "drift" || r.Code == "precondition") ||
-			r.Binding == api.BindOnline && (r.Code == "policy" || r.Code == "risk"))
+			r.Binding == api.BindOnline && (r.Code == "policy" || r.Code == "risk" || r.Code == "approvals") ||
+			r.Binding == api.BindRecord && r.Code == "too_few")
 	})
 }
 

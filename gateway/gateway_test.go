@@ -210,6 +210,10 @@ func TestAdminRefuses(t *testing.T) {
 		"no policy":        {Kind: api.EventPolicyChange},
 		"no label":         {Kind: api.EventRiskLabel, Subject: "bank.example/pay"},
 		"no tool to label": {Kind: api.EventRiskLabel, Value: "low"},
+		"nobody needed":    {Kind: api.EventApprovals, Subject: "bank.example/pay", Value: "0"},
+		"no number":        {Kind: api.EventApprovals, Subject: "bank.example/pay", Value: ":"},
+		"too many needed":  {Kind: api.EventApprovals, Subject: "bank.example/pay", Value: "10"},
+		"needed for what":  {Kind: api.EventApprovals, Subject: "bank.example/launch", Value: "2"},
 		"no reason":        {Kind: api.EventAllowSelfApproval, Subject: "requester-r", Value: " "},
 		"agent opts out":   {Kind: api.EventAllowSelfApproval, Subject: "agent-a", Value: "one-person team"},
 	} {

@@ -24,6 +24,7 @@ type jsonText = json.RawMessage
 const (
 	kindSuspension = "suspension"
 	kindPlace      = "place"      // id: tenant, agent, run, step, call; its newest suspension
+	kindStage      = "stage"      // id: suspension, stage. Created once: the approval before it, and what the stage is.
 	kindApproval   = "approval"   // id: permit; key: run. Created once: the decision.
 	kindWindow     = "window"     // id: permit; key: requester
 	kindRevocation = "revocation" // id: permit
@@ -111,10 +112,28 @@ func (r records) ping(ctx context.Context) error {
 	return nil
 }
 
+// suspension returns a suspension in the stage that it has reached.
 func (r records) suspension(ctx context.Context, id string) (suspension, error) {
 	s, _, err := get[suspension](ctx, r.s, kindSuspension, id)
+	for err == nil && s.View.Stage > 0 {
+		next, _, nextErr := get[stage](ctx, r.s, kindStage, stageID(id, s.View.Stage+1))
+		if errors.Is(nextErr, api.ErrNotFound) {
+			break
+		}
+		s, err = next.Opened, nextErr
+	}
 	return s, err
 }
+
+// A stage is one more approval that a suspension waits for, with the approval that
+// opened it. It is one row, so that neither is there without the other. The permit
+// stays the suspension's, so that withdrawing it, or a no, is for all stages.
+type stage struct {
+	After  modes.Approval `json:"after"`
+	Opened suspension     `json:"opened"`
+}
+
+func stageID(suspension string, n int64) string { return joined(suspension, strconv.FormatInt(n, 10)) }
 
 func (r records) Approval(ctx context.Context, permit string) (modes.Approval, error) {
 	a, _, err := get[modes.Approval](ctx, r.s, kindApproval, permit)

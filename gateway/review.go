@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"countersign/gateway/api"
 	"countersign/gateway/canonical"
@@ -79,6 +80,9 @@ func (g *Gateway) mayAct(ctx context.Context, caller api.Principal) error {
 
 // suspend makes the envelope and the view, and stores the suspension.
 func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (api.Pending, error) {
+	if s.PolicyErr != nil {
+		return api.Pending{}, fmt.Errorf("%w: how many people have to approve is not known", api.ErrUnavailable)
+	}
 	if s.ResolveErr != nil {
 		return api.Pending{}, fmt.Errorf("resolving the references of %s/%s: %w", t.Audience, t.Name, s.ResolveErr)
 	}
@@ -102,7 +106,8 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 		Type: modes.EnvelopeType, Permit: sus.Permit, Decision: api.Approve, Issuer: g.d.Issuer, Tenant: s.Caller.Tenant,
 		Agent: s.Caller.ID, Requester: requester, Run: s.Action.Run, Step: s.Action.Step, Call: s.Action.Call, SuspendedAt: at,
 		Audience: t.Audience, Tool: t.Name, ToolDigest: t.digest, Arguments: string(s.Canonical), ArgsDigest: s.ArgsDigest,
-		Resolved: s.Resolved, Policy: s.Policy.Version, Risk: s.Policy.Label(t.Tool), Approvers: approvers, Stage: 1,
+		Resolved: s.Resolved, Policy: s.Policy.Version, Risk: s.Policy.Label(t.Tool), Approvers: approvers,
+		Stage: 1, Stages: s.Policy.Needed(t.Tool), Earlier: []string{},
 		AgentKey: thumbprint(s.Caller.Key), Guarantee: t.Guarantee, Uses: 1,
 	}
 	if g.mode.Has(api.BindDuties) {
@@ -118,25 +123,56 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	if err != nil {
 		return api.Pending{}, err
 	}
+	sus.View = staged(sus.View, e)
 	sus.View.Suspension = sus.ID
+	if err := g.seal(&sus, e); err != nil {
+		return api.Pending{}, err
+	}
+	if err := g.records.suspend(ctx, g.mode.PlaceOf(e.Tenant, e.Agent, s.Action), sus); err != nil {
+		return api.Pending{}, err
+	}
+	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil
+}
+
+// seal fixes what is asked in a stage of a suspension: the digest of its view, its
+// envelope and its challenge.
+func (g *Gateway) seal(sus *suspension, e modes.Envelope) (err error) {
 	if g.mode.Has(api.BindRender) {
 		if sus.View.Digest, err = viewDigest(sus.View); err != nil {
-			return api.Pending{}, err
+			return err
 		}
 		e.ViewDigest = sus.View.Digest
 	}
 	if sus.Envelope, err = e.Bound(g.mode).Text(); err != nil {
-		return api.Pending{}, fmt.Errorf("making the approval envelope: %w", err)
+		return fmt.Errorf("making the approval envelope: %w", err)
 	}
 	sus.Challenge = randomBytes(challengeBytes)
 	if g.mode.Has(api.BindChallenge) {
 		h := sha256.Sum256(sus.Envelope)
 		sus.Challenge = h[:]
 	}
-	if err := g.records.suspend(ctx, g.mode.PlaceOf(e.Tenant, e.Agent, s.Action), sus); err != nil {
-		return api.Pending{}, err
+	return nil
+}
+
+// nextStage records an approval that others have to follow, and asks for the next.
+func (g *Gateway) nextStage(ctx context.Context, sus suspension, e modes.Envelope, a modes.Approval) error {
+	switch _, err := g.records.Approval(ctx, a.ID); { // a no stands
+	case err == nil:
+		return decidedAlready(sus.ID)
+	case !errors.Is(err, api.ErrNotFound):
+		return err
 	}
-	return api.Pending{Suspension: sus.ID, State: api.StatePending, SuspendedAt: at}, nil
+	e.Stage, e.Earlier = e.Stage+1, append(e.Earlier, a.Approver)
+	sus.View = staged(sus.View, e)
+	if err := g.seal(&sus, e); err != nil {
+		return err
+	}
+	_, err := create(ctx, g.records.s, kindStage, stageID(sus.ID, sus.View.Stage), "", stage{After: a, Opened: sus})
+	return err
+}
+
+func decidedAlready(suspension string) error {
+	return fmt.Errorf("%w: suspension %s is decided already", api.ErrConflict, suspension)
 }
 
 // requester finds on whose behalf an agent asks: for an agent of an agent, the
@@ -271,6 +307,9 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 			return err
 		}
 	}
+	if d.Verdict == api.Approve && d.Stage != sus.View.Stage {
+		return fmt.Errorf("%w: the decision is on another stage than the one that waits", api.ErrConflict)
+	}
 	a := modes.Approval{
 		ID: sus.Permit, Suspension: sus.ID, Verdict: d.Verdict, Approver: caller.ID,
 		EnvelopeText: sus.Envelope, Challenge: sus.Challenge, ViewDigest: sus.View.Digest, Assertion: slices.Clone(d.Assertion),
@@ -289,9 +328,15 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 		Event: "posted:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver, Audience: e.Audience, Tool: e.Tool,
 		ArgsDigest: sus.ArgsDigest, ViewDigest: sus.View.Digest, Policy: e.Policy,
 	}
-	if a.Verdict == api.Approve && a.Approver == e.Requester && e.SelfApproval != "" {
-		a.SelfApproval, entry.Note = e.SelfApproval, optOutText(e.SelfApproval)
+	var notes []string
+	if e.Stages > 1 {
+		notes = append(notes, fmt.Sprintf("approval %d of %d", e.Stage, e.Stages))
 	}
+	if a.Verdict == api.Approve && a.Approver == e.Requester && e.SelfApproval != "" {
+		a.SelfApproval = e.SelfApproval
+		notes = append(notes, optOutText(e.SelfApproval))
+	}
+	entry.Note = strings.Join(notes, "; ")
 	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) {
 		refusals = append(refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the audit log cannot be written"})
 	}
@@ -324,10 +369,13 @@ func (g *Gateway) recordDecision(ctx context.Context, a modes.Approval, e modes.
 	if now, err := g.d.Clock.Now(); err == nil {
 		a.DecidedAt = now
 	}
+	if a.Verdict == api.Approve && e.Stage < e.Stages {
+		return g.nextStage(ctx, sus, e, a)
+	}
 	// One row per permit: the second decision finds it there.
 	if _, err := create(ctx, g.records.s, kindApproval, a.ID, sus.Action.Run, a); err != nil {
 		if errors.Is(err, api.ErrConflict) {
-			return fmt.Errorf("%w: suspension %s is decided already", api.ErrConflict, sus.ID)
+			return decidedAlready(sus.ID)
 		}
 		return err
 	}

@@ -169,6 +169,22 @@ func storeCalls() []storeCall {
 			return func() error { return w.target.Decide(ctx, auth("approver-p"), d) }
 		})
 	}
+	staged := func(decided bool, ready func(w *world, id string) func() error) func(w *world) func() (api.Status, error) {
+		return plain(func(w *world) func() error {
+			w.needPeople("pay", 2)
+			id := w.pending(w.action("pay", 1))
+			if decided {
+				must(w.t, w.decide(id, "approver-p", api.Approve))
+			}
+			return ready(w, id)
+		})
+	}
+	approval := func(person string) func(w *world, id string) func() error {
+		return func(w *world, id string) func() error {
+			d := w.approval(id, person)
+			return func() error { return w.target.Decide(ctx, auth(person), d) }
+		}
+	}
 	// What is spent is reconciled whether or not authority still holds; before it is
 	// sent again, this is read again.
 	standing := []string{"get disabled", "get principal", "get revocation", "find credential"}
@@ -228,6 +244,25 @@ func storeCalls() []storeCall {
 			d := api.Decision{Suspension: id, Verdict: api.Approve, Assertion: w.assertion(id, "requester-r")}
 			return func() error { return w.target.Decide(ctx, auth("requester-r"), d) }
 		})},
+		{name: "people needed", mode: "M9", ready: event(api.Event{Kind: api.EventApprovals, Subject: "bank.example/pay", Value: "2"})},
+		{name: "approve the first of two stages", mode: "M9", ready: staged(false, approval("approver-p"))},
+		{name: "approve the second of two stages", mode: "M9", ready: staged(true, approval("approver-2"))},
+		{name: "status between two stages", mode: "M9", ready: staged(true, func(w *world, id string) func() error {
+			return func() error { _, err := w.target.Status(ctx, auth("agent-a"), id); return err }
+		})},
+		// The policy is read again before the send, for online.
+		{name: "dispatch after two stages", mode: "M8", needless: []string{"get policy"}, ready: func(w *world) func() (api.Status, error) {
+			w.needPeople("pay", 2)
+			a := w.action("pay", 1)
+			id := w.pending(a)
+			must(w.t, w.decide(id, "approver-p", api.Approve))
+			must(w.t, w.decide(id, "approver-2", api.Approve))
+			d := w.collect(a, id)
+			return func() (api.Status, error) {
+				o, err := w.present(w.target, "agent-a", d)
+				return o.Status, err
+			}
+		}},
 		{name: "enrol", mode: "M9", ready: event(api.Event{Kind: api.EventEnrol, Principal: &api.Principal{ID: "new", Role: api.RolePerson, Token: "a-token-of-its-own", Approver: true}})},
 		{name: "begin to enrol", mode: "M9", ready: plain(func(w *world) func() error {
 			w.removePasskeys("approver-p")

@@ -115,6 +115,22 @@ func optOutNote(e modes.Envelope) []string {
 	return []string{Visible(e.Requester) + " asks for this and may approve it; " + optOutText(e.SelfApproval)}
 }
 
+// staged says in a view which approval it is for, where several are needed.
+func staged(v api.View, e modes.Envelope) api.View {
+	if e.Stages == 1 {
+		return v
+	}
+	const path = "#stage"
+	text := fmt.Sprintf("%d of %d", e.Stage, e.Stages)
+	if len(e.Earlier) > 0 {
+		text += ", after " + Visible(strings.Join(e.Earlier, ", "))
+	}
+	v.Stage = int64(e.Stage)
+	v.Fields = slices.DeleteFunc(slices.Clone(v.Fields), func(f api.ViewField) bool { return f.Path == path })
+	v.Fields = append(v.Fields, api.ViewField{Path: path, Label: "Approval", Text: text})
+	return v
+}
+
 func (t toolRow) field(path string) *api.Field {
 	for i := range t.Fields {
 		if "/"+t.Fields[i].Name == path {

@@ -303,21 +303,27 @@ func (w *world) pending(a api.Action) string {
 // assertion is an honest one by a person, for what the gateway asks.
 func (w *world) assertion(suspension, person string) json.RawMessage {
 	w.t.Helper()
+	return w.approval(suspension, person).Assertion
+}
+
+// approval is an honest yes of a person to what it is shown.
+func (w *world) approval(suspension, person string) api.Decision {
+	w.t.Helper()
 	v, err := w.target.View(ctx, auth(person), suspension)
 	must(w.t, err)
-	if len(v.Assertion) == 0 {
-		return nil
+	d := api.Decision{Suspension: suspension, Verdict: api.Approve, Stage: v.Stage}
+	if len(v.Assertion) > 0 {
+		d.Assertion, err = w.keys[person].Assert(v.Assertion)
+		must(w.t, err)
 	}
-	a, err := w.keys[person].Assert(v.Assertion)
-	must(w.t, err)
-	return a
+	return d
 }
 
 func (w *world) decide(suspension, person string, v api.Verdict) error {
 	w.t.Helper()
 	d := api.Decision{Suspension: suspension, Verdict: v}
 	if v == api.Approve {
-		d.Assertion = w.assertion(suspension, person)
+		d = w.approval(suspension, person)
 	}
 	return w.target.Decide(ctx, auth(person), d)
 }

@@ -80,10 +80,14 @@ func (m Mode) Covered(ctx context.Context, s *Situation) bool {
 	return len(Verify(ctx, s)) == 0
 }
 
-var errNotApproved = fmt.Errorf("not approved: %w", api.ErrNotFound)
+var (
+	errNotApproved = fmt.Errorf("not approved: %w", api.ErrNotFound)
+	errTooFew      = fmt.Errorf("approved by too few: %w", api.ErrNotFound)
+)
 
-// fromStore turns a stored approval into evidence.
-func fromStore(a Approval, err error) Evidence {
+// fromStore turns a stored approval into evidence. One that covers more than the
+// call it was given for covers nothing for which more people have to approve.
+func fromStore(s *Situation, a Approval, err error) Evidence {
 	if err != nil {
 		return Evidence{RecordErr: err}
 	}
@@ -94,10 +98,14 @@ func fromStore(a Approval, err error) Evidence {
 	if err := jsonv2.Unmarshal(a.EnvelopeText, &e); err != nil {
 		return Evidence{RecordErr: err}
 	}
-	return Evidence{
+	out := Evidence{
 		Envelope: e, Text: a.EnvelopeText, Approver: a.Approver,
 		Assertion: a.Assertion, Challenge: a.Challenge, ViewDigest: a.ViewDigest,
 	}
+	if e.Stages < s.Policy.Needed(s.Tool) {
+		out.RecordErr = errTooFew
+	}
+	return out
 }
 
 type nothing struct{}
@@ -124,7 +132,8 @@ func (c stored) Find(s *Situation) Evidence {
 	if !s.Mode.Has(api.BindRecord) {
 		return Evidence{RecordErr: api.ErrNotFound}
 	}
-	return fromStore(c.find(s))
+	a, err := c.find(s)
+	return fromStore(s, a, err)
 }
 
 // ticket: the id of the approval is transported and looked up.
@@ -141,7 +150,8 @@ func (ticket) Find(s *Situation) Evidence {
 	if s.Carried.Approval == "" {
 		return Evidence{RecordErr: api.ErrNotFound}
 	}
-	return fromStore(s.Records.Approval(s.context(), s.Carried.Approval))
+	a, err := s.Records.Approval(s.context(), s.Carried.Approval)
+	return fromStore(s, a, err)
 }
 
 // permit: a token carries its own claims.
@@ -184,7 +194,8 @@ func (bound) Find(s *Situation) Evidence {
 		if s.Carried.Approval == "" {
 			return Evidence{RecordErr: api.ErrNotFound}
 		}
-		out := fromStore(s.Records.Approval(s.context(), s.Carried.Approval))
+		a, err := s.Records.Approval(s.context(), s.Carried.Approval)
+		out := fromStore(s, a, err)
 		out.Presented, _ = UnverifiedPayload(s.Carried.Permit)
 		return out
 	}

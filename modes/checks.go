@@ -113,6 +113,8 @@ func checkRecord(s *Situation) (string, string) {
 		return "", ""
 	case unavailable(err):
 		return CodeUnavailable, "the approval store does not answer"
+	case errors.Is(err, errTooFew):
+		return "too_few", "fewer people approved this than the policy asks for"
 	}
 	return "no_approval", "the approval store holds no approval for this"
 }
@@ -253,7 +255,14 @@ func checkAgent(s *Situation) (string, string) {
 }
 
 func checkDuties(s *Situation) (string, string) {
-	return Duties(s, s.Evidence.Approver, s.Evidence.Envelope)
+	e := s.Evidence.Envelope
+	if code, detail := Duties(s, s.Evidence.Approver, e); code != "" {
+		return code, detail
+	}
+	if e.Stage != e.Stages || len(e.Earlier) != e.Stages-1 {
+		return "stage", "this is not the last of the approvals that are needed"
+	}
+	return "", ""
 }
 
 // MaxDelegation is how many may stand between somebody who acts for another and
@@ -281,11 +290,9 @@ func (s *Situation) line(id string) ([]api.Principal, error) {
 }
 
 // Duties decides whether approver may approve what an envelope asks for
-// (segregation of duties: NIST SP 800-53 AC-5). It returns an empty code when it
-// may. Both sides are followed to the person at the end, however many act for one
-// another on the way: one person is never at both ends. An opt-out waives this
-// and nothing else, for the requester alone, while it is in force and where the
-// envelope, which is what is signed, names it.
+// (segregation of duties: NIST SP 800-53 AC-5), and those who approved the stages
+// before it still may. It returns an empty code when they may, and are as many
+// people.
 func Duties(s *Situation, approver string, e Envelope) (string, string) {
 	eligible, err := s.Identities.Approvers(s.context(), e.Tenant)
 	if err != nil {
@@ -294,10 +301,30 @@ func Duties(s *Situation, approver string, e Envelope) (string, string) {
 	if len(eligible) == 0 {
 		return "no_approvers", "nobody may approve for this tenant"
 	}
-	deciding, err := s.line(approver)
-	if err != nil {
-		return "unknown", "the approver's identity cannot be established"
+	people := map[string]bool{}
+	for _, id := range append([]string{approver}, e.Earlier...) {
+		deciding, err := s.line(id)
+		if err != nil {
+			return "unknown", "the approver's identity cannot be established"
+		}
+		person := deciding[len(deciding)-1].ID
+		if code, detail := checkApprover(s, id, person, e, eligible); code != "" {
+			return code, detail
+		}
+		if people[person] {
+			return "same_person", "one person approved more than one stage"
+		}
+		people[person] = true
 	}
+	return "", ""
+}
+
+// checkApprover decides about one approver, who acts for a person in the end. Both
+// sides are followed to the person at the end, however many act for one another on
+// the way: one person is never at both ends. An opt-out waives this and nothing
+// else, for the requester alone, while it is in force and where the envelope, which
+// is what is signed, names it.
+func checkApprover(s *Situation, approver, person string, e Envelope, eligible []string) (string, string) {
 	own := approver == e.Requester
 	switch {
 	case approver == e.Agent:
@@ -310,7 +337,7 @@ func Duties(s *Situation, approver string, e Envelope) (string, string) {
 		if err != nil || asking[len(asking)-1].Role != api.RolePerson {
 			return "no_requester", "the person on whose behalf the agent asks cannot be established"
 		}
-		if !own && asking[len(asking)-1].ID == deciding[len(deciding)-1].ID {
+		if !own && asking[len(asking)-1].ID == person {
 			return "delegate", "the approver and the requester act for one person"
 		}
 	}
@@ -425,18 +452,22 @@ func checkOnline(s *Situation) (string, string) {
 	case revoked:
 		return "revoked", "the approval was withdrawn"
 	}
-	gone, err := s.Identities.Unenrolled(s.context(), s.Evidence.Approver)
-	switch {
-	case err != nil:
-		return CodeUnavailable, "the register of credentials cannot be read now"
-	case gone:
-		return "approver_removed", "the approver is not enrolled any more"
+	for _, approver := range append([]string{s.Evidence.Approver}, e.Earlier...) {
+		gone, err := s.Identities.Unenrolled(s.context(), approver)
+		switch {
+		case err != nil:
+			return CodeUnavailable, "the register of credentials cannot be read now"
+		case gone:
+			return "approver_removed", "the approver is not enrolled any more"
+		}
 	}
 	switch {
 	case e.Policy != s.Policy.Version:
 		return "policy", "the policy changed since the approval"
 	case e.Risk != s.Policy.Label(s.Tool):
 		return "risk", "the risk label changed since the approval"
+	case e.Stages < s.Policy.Needed(s.Tool):
+		return "approvals", "more people have to approve this than did"
 	}
 	return "", ""
 }

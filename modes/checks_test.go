@@ -188,6 +188,25 @@ func checkRows() []row {
 			optedOut("one-person team")(s, w)
 			w.people = nil
 		}, want: "duties/unknown"},
+		{name: "two people", envelope: twoStages, change: first(testFirst, "")},
+		{name: "two people, and a third needed", envelope: func(e *Envelope) { twoStages(e); e.Stage, e.Stages = 3, 3 }, change: first(testFirst, ""), want: "duties/stage"},
+		{name: "two people, one named", envelope: func(e *Envelope) { twoStages(e); e.Earlier = nil }, want: "duties/stage"},
+		{name: "the first of two stages", envelope: func(e *Envelope) { twoStages(e); e.Stage = 1; e.Earlier = []string{testFirst} }, change: first(testFirst, ""), want: "duties/stage"},
+		{name: "one person in both stages", envelope: func(e *Envelope) { twoStages(e); e.Earlier = []string{testApprover} }, want: "duties/same_person"},
+		{name: "the second acts for the first", envelope: twoStages, change: func(s *Situation, w *fakeWorld) {
+			first(testFirst, "")(s, w)
+			actsFor(testFirst)(s, w)
+		}, want: "duties/same_person"},
+		{name: "the first acts for the second", envelope: twoStages, change: first(testFirst, testApprover), want: "duties/same_person"},
+		{name: "both act for one person", envelope: twoStages, change: func(s *Situation, w *fakeWorld) {
+			first("person-q", "")(s, w)
+			first(testFirst, "person-q")(s, w)
+			actsFor("person-q")(s, w)
+		}, want: "duties/same_person"},
+		{name: "the first is the requester", envelope: func(e *Envelope) { twoStages(e); e.Requester = testFirst }, change: first(testFirst, ""), want: "duties/requester"},
+		{name: "the first acts for the requester", envelope: twoStages, change: first(testFirst, "requester-r"), want: "duties/delegate"},
+		{name: "the first is no approver", envelope: func(e *Envelope) { twoStages(e); e.Earlier = []string{"person-q"} }, change: first("person-q", ""), want: "duties/not_eligible"},
+		{name: "the first is unknown", envelope: twoStages, want: "duties/unknown"},
 
 		{name: "no audience approved", envelope: func(e *Envelope) { e.Audience = "" }, want: "audience/absent"},
 		{name: "another audience", change: func(s *Situation, _ *fakeWorld) { s.Action.Audience = "payroll.example" }, want: "audience/differs"},
@@ -232,6 +251,20 @@ func checkRows() []row {
 		{name: "withdrawn", change: func(_ *Situation, w *fakeWorld) { w.revoked = w.permit }, want: "online/revoked"},
 		{name: "register of approvers down", change: down("Unenrolled"), want: "online/unavailable"},
 		{name: "approver removed", change: func(_ *Situation, w *fakeWorld) { w.unenrolled = testApprover }, want: "online/approver_removed"},
+		{name: "the first approver removed", envelope: twoStages, change: func(s *Situation, w *fakeWorld) {
+			first(testFirst, "")(s, w)
+			w.unenrolled = testFirst
+		}, want: "online/approver_removed"},
+		{name: "two people needed now", change: needed(2), want: "record/too_few online/approvals"},
+		{name: "two people needed now, record alone", mode: only(api.BindRecord), change: needed(2), want: "record/too_few"},
+		{name: "two people needed and there", envelope: twoStages, change: func(s *Situation, w *fakeWorld) {
+			first(testFirst, "")(s, w)
+			needed(2)(s, w)
+		}},
+		{name: "two people there and one needed", envelope: twoStages, change: first(testFirst, "")},
+		{name: "two people needed for another tool", change: func(s *Situation, _ *fakeWorld) {
+			s.Policy.Approvals = map[string]int{testAudience + "/other": 2}
+		}},
 		{name: "policy changed", change: func(s *Situation, _ *fakeWorld) { s.Policy.Version = "policy-2" }, want: "online/policy"},
 		{name: "risk label changed", change: func(s *Situation, _ *fakeWorld) {
 			s.Policy.Risk = map[string]string{testAudience + "/pay": "severe"}
@@ -266,6 +299,10 @@ func carrierRows() []row {
 		{name: "M2 any call of the run", mode: mode("M2"), change: place("run-1", "step-9", "call-9")},
 		{name: "M2 another run", mode: mode("M2"), change: place("run-2", "step-1", "call-1"), want: "record/no_approval run/absent"},
 		{name: "M2 store down", mode: mode("M2"), change: func(_ *Situation, w *fakeWorld) { w.down["ApprovalOfRun"] = true }, want: "record/unavailable run/absent"},
+		{name: "M2 two people needed now", mode: mode("M2"), change: needed(2), want: "record/too_few"},
+		{name: "M3 two people needed now", mode: mode("M3"), change: needed(2), want: "record/too_few"},
+		{name: "M6 two people needed now", mode: mode("M6"), change: needed(2), want: "record/too_few"},
+		{name: "M8 two people needed now", mode: mode("M8"), change: needed(2), want: "record/too_few"},
 		{name: "M2 declined", mode: mode("M2"), change: storeHolds(api.Decline), want: "record/no_approval run/absent"},
 
 		{name: "M3 ticket", mode: mode("M3")},
@@ -375,6 +412,25 @@ func inBetween(n int) func(*Situation, *fakeWorld) {
 
 // ownRequest is an envelope of what the approver requested, made under an opt-out.
 func ownRequest(e *Envelope) { e.Requester, e.SelfApproval = testApprover, "one-person team" }
+
+// twoStages is an envelope that testFirst approved before.
+func twoStages(e *Envelope) {
+	e.Stage, e.Stages, e.Earlier, e.Approvers = 2, 2, []string{testFirst}, []string{testFirst, testApprover}
+}
+
+const testFirst = "approver-1"
+
+// first enrols an approver beside the one who decides last.
+func first(id, actsFor string) func(*Situation, *fakeWorld) {
+	return func(_ *Situation, w *fakeWorld) {
+		w.people[id] = api.Principal{ID: id, Role: api.RolePerson, Tenant: "tenant-1", ActsFor: actsFor}
+		w.approvers = []string{testFirst, testApprover}
+	}
+}
+
+func needed(n int) func(*Situation, *fakeWorld) {
+	return func(s *Situation, _ *fakeWorld) { s.Policy.Approvals = map[string]int{testAudience + "/pay": n} }
+}
 
 func optedOut(reason string) func(*Situation, *fakeWorld) {
 	return func(_ *Situation, w *fakeWorld) { w.optOuts = map[string]string{"tenant-1/" + testApprover: reason} }

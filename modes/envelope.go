@@ -39,7 +39,11 @@ type Envelope struct {
 	Policy     string         `json:"policy"`
 	Risk       string         `json:"risk"`
 	Approvers  []string       `json:"approvers"` // eligible, sorted
-	Stage      int            `json:"stage"`
+	// Stage is the approval that this envelope is for, of Stages that are needed;
+	// Earlier are those who gave the ones before it.
+	Stage   int      `json:"stage"`
+	Stages  int      `json:"stages"`
+	Earlier []string `json:"earlier"`
 	// SelfApproval is the reason of the opt-out under which the requester may be
 	// the approver; empty: it may not.
 	SelfApproval string        `json:"self_approval"`
@@ -59,9 +63,6 @@ func (e Envelope) Bound(m Mode) Envelope {
 	}
 	if !m.Has(api.BindRefs) {
 		e.Resolved = nil
-	}
-	if !m.Has(api.BindDuties) {
-		e.SelfApproval = ""
 	}
 	if !m.Has(api.BindAudience) {
 		e.Audience = ""
@@ -127,12 +128,16 @@ type Approval struct {
 	SelfApproval string `json:"self_approval,omitempty"`
 }
 
-// A Policy is the version of the rules in force and the risk labels that differ
-// from the tool table.
+// A Policy is the version of the rules in force, and what differs for a tool.
 type Policy struct {
 	Version string            `json:"version"`
 	Risk    map[string]string `json:"risk,omitempty"` // audience/tool → label
+	// Approvals says for which tools how many people have to approve, if not one.
+	Approvals map[string]int `json:"approvals,omitempty"` // audience/tool → number
 }
+
+// Needed returns how many people have to approve a call of a tool.
+func (p Policy) Needed(t api.Tool) int { return max(1, p.Approvals[t.Audience+"/"+t.Name]) }
 
 // Label returns the risk label of a tool under the policy.
 func (p Policy) Label(t api.Tool) string {

@@ -98,7 +98,7 @@ func (c *cast) envelope() Envelope {
 		Type: EnvelopeType, Permit: "00112233445566778899aabbccddeeff", Decision: api.Approve, Issuer: testIssuer, Tenant: "tenant-1",
 		Agent: testAgent, Requester: "requester-r", Run: "run-1", Step: "step-1", Call: "call-1", SuspendedAt: 7,
 		Audience: testAudience, Tool: "pay", ToolDigest: "digest-of-the-tool", Arguments: `{"amount":1}`, ArgsDigest: "digest-of-the-arguments",
-		Resolved: c.resolved(), Policy: "policy-1", Risk: "high", Approvers: []string{testApprover}, Stage: 1,
+		Resolved: c.resolved(), Policy: "policy-1", Risk: "high", Approvers: []string{testApprover}, Stage: 1, Stages: 1, Earlier: []string{},
 		AgentKey: c.agent.thumbprint, Guarantee: api.GuaranteeIdempotent, Uses: 1,
 		NotBefore: testNow.Add(-time.Minute).Unix(), ExpiresAt: testNow.Add(time.Minute).Unix(), ViewDigest: "digest-of-the-view",
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"countersign/gateway/api"
@@ -117,6 +118,7 @@ const (
 	PolicyChanged     ChangeKind = "policy"             // Value: version
 	RiskChanged       ChangeKind = "risk"               // Subject: audience/tool; Value: label
 	CredentialRemoved ChangeKind = "credential_removed" // Subject: approver
+	ApprovalsNeeded   ChangeKind = "approvals"          // Subject: audience/tool; Value: how many people, one after the other, have to approve
 	// The requester may approve what it asks for itself, or may not any more.
 	SelfApprovalAllowed   ChangeKind = "self_approval_allowed"   // Subject: person; Value: the reason
 	SelfApprovalForbidden ChangeKind = "self_approval_forbidden" // Subject: person
@@ -156,6 +158,11 @@ func (v Verdict) Authorised() bool { return len(v.Reasons) == 0 }
 
 // Judge judges every effect.
 func Judge(h History) ([]Verdict, error) {
+	for _, c := range h.Changes {
+		if c.Kind == ApprovalsNeeded && c.number() < 1 {
+			return nil, fmt.Errorf("judging: %q people have to approve %s", c.Value, c.Subject)
+		}
+	}
 	used := map[string]bool{} // by suspension: two decisions on one are one approval
 	var out []Verdict
 	for i, e := range h.Effects {
@@ -263,6 +270,9 @@ func (h History) reasons(e Effect, d Dispatch, r Review, t api.Tool, used bool) 
 	if why := h.who(r); why != "" {
 		add(Who, why)
 	}
+	if n := h.needed(r); n > 1 && h.people(e, d, r.Suspension) < n {
+		add(Who, "stage")
+	}
 	if used {
 		add(Spent, "")
 	}
@@ -305,6 +315,35 @@ func (h History) end(id string) string {
 	return id
 }
 
+func (c Change) number() int {
+	n, _ := strconv.Atoi(c.Value)
+	return n
+}
+
+// needed is how many people had to approve what a review is about, when it was
+// decided.
+func (h History) needed(r Review) int {
+	n := 1
+	for _, c := range h.Changes {
+		if c.Kind == ApprovalsNeeded && c.Subject == r.Audience+"/"+r.Tool && c.Tick < r.Tick {
+			n = c.number()
+		}
+	}
+	return n
+}
+
+// people counts those who approved a suspension, could, and whose approvals held
+// for an effect. Whoever acts for a person counts as that person.
+func (h History) people(e Effect, d Dispatch, suspension string) int {
+	who := map[string]bool{}
+	for _, r := range h.Reviews {
+		if r.Suspension == suspension && r.Verdict == api.Approve && r.Tick <= e.Tick && h.who(r) == "" && h.stale(e, d, r) == "" {
+			who[h.end(r.Approver)] = true
+		}
+	}
+	return len(who)
+}
+
 // optedOut reports whether somebody could approve its own requests at some moment.
 func (h History) optedOut(person string, at Tick) (out bool) {
 	for _, c := range h.Changes {
@@ -318,7 +357,8 @@ func (h History) optedOut(person string, at Tick) (out bool) {
 // stale says why authority did not hold, or nothing: there must be an instant
 // between the dispatch's coming in and the effect at which it holds, and the
 // effect may follow the last one by MaxLateness at most. Authority under a policy,
-// a risk label or an opt-out is back when they are.
+// a risk label or an opt-out is back when they are, and when no more people have
+// to approve than had to.
 func (h History) stale(e Effect, d Dispatch, r Review) string {
 	if !d.Time.Before(r.Expires) {
 		return "expired"
@@ -353,6 +393,7 @@ func (h History) stale(e Effect, d Dispatch, r Review) string {
 // authority is what an approval depends on, at an instant.
 type authority struct {
 	policy, risk string
+	more         bool   // people have to approve than had to
 	forbidden    bool   // the requester decided, and may not any more
 	gone         string // the change that ended it for good
 }
@@ -367,6 +408,8 @@ func (a authority) missing(r Review) string {
 		return string(PolicyChanged)
 	case a.risk != r.Risk:
 		return string(RiskChanged)
+	case a.more:
+		return string(ApprovalsNeeded)
 	case a.forbidden:
 		return string(SelfApprovalForbidden)
 	}
@@ -393,6 +436,10 @@ func (h History) apply(c Change, r Review, a *authority) {
 	case CredentialRemoved:
 		if c.Subject == r.Approver {
 			a.gone = string(c.Kind)
+		}
+	case ApprovalsNeeded:
+		if c.Subject == r.Audience+"/"+r.Tool {
+			a.more = c.number() > h.needed(r)
 		}
 	case SelfApprovalAllowed, SelfApprovalForbidden:
 		if c.Subject == r.Approver && r.Approver == r.Requester {

@@ -67,6 +67,16 @@ func again(h *referee.History) {
 	h.Dispatches, h.Effects = append(h.Dispatches, d), append(h.Effects, e)
 }
 
+// also has somebody else approve the same suspension before.
+func also(h *referee.History, approver string) {
+	if _, known := h.People[approver]; !known {
+		h.People[approver] = referee.Person{Approver: true}
+	}
+	r := h.Reviews[0]
+	r.Approver, r.Tick = approver, 8
+	h.Reviews = slices.Insert(h.Reviews, 0, r)
+}
+
 func change(h *referee.History, tick referee.Tick, after time.Duration, kind referee.ChangeKind, subject, value string) {
 	h.Changes = append(h.Changes, referee.Change{Tick: tick, Time: start.Add(after), Kind: kind, Subject: subject, Value: value})
 }
@@ -404,6 +414,103 @@ func TestReasons(t *testing.T) {
 			}, "",
 		},
 		{
+			"two people had to approve, and one did", func(h *referee.History) { change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2") }, "who:stage",
+			func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+			}, "",
+		},
+		{
+			"one person approved twice", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "approver")
+			}, "who:stage",
+			func(h *referee.History) { also(h, "approver") }, "",
+		},
+		{
+			"a person and its delegate approved", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "helper")
+			}, "who:stage",
+			func(h *referee.History) { also(h, "helper") }, "",
+		},
+		{
+			"the second approval is by the requester", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker")
+			}, "who:stage",
+			func(h *referee.History) {
+				change(h, 4, 0, referee.SelfApprovalAllowed, "asker", "a team of one")
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker")
+			}, "",
+		},
+		{
+			"the second approval is a no", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+				h.Reviews[0].Verdict = api.Decline
+			}, "who:stage",
+			func(h *referee.History) {
+				also(h, "asker-2")
+				h.Reviews[0].Verdict = api.Decline
+			}, "",
+		},
+		{
+			"the second approval is for another suspension", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+				h.Reviews[0].Suspension = "sus-2"
+			}, "who:stage",
+			func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/refund", "2")
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank-test/pay", "2")
+			}, "",
+		},
+		{
+			"the second approval came after the effect", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+				h.Reviews[0].Tick = 31
+			}, "who:stage",
+			func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+				h.Reviews[0].Tick = 30
+			}, "",
+		},
+		{
+			"one of two approvers lost its passkey before", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+				change(h, 15, 0, referee.CredentialRemoved, "asker-2", "")
+			}, "who:stage",
+			func(h *referee.History) {
+				also(h, "asker-2")
+				change(h, 15, 0, referee.CredentialRemoved, "asker-2", "")
+			}, "",
+		},
+		{
+			"a second approval was asked for before the dispatch", func(h *referee.History) { change(h, 15, 0, referee.ApprovalsNeeded, "bank/pay", "2") }, "stale:approvals",
+			func(h *referee.History) { // as many as there are, and another tool
+				change(h, 15, 0, referee.ApprovalsNeeded, "bank/pay", "1")
+				change(h, 15, 0, referee.ApprovalsNeeded, "bank/refund", "2")
+			}, "",
+		},
+		{
+			"three had to approve when two had, and then two", func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "3")
+				also(h, "asker-2")
+				change(h, 15, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+			}, "who:stage",
+			func(h *referee.History) {
+				change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "3")
+				change(h, 6, 0, referee.ApprovalsNeeded, "bank/pay", "2")
+				also(h, "asker-2")
+				change(h, 15, 0, referee.ApprovalsNeeded, "bank/pay", "1")
+			}, "",
+		},
+		{
 			"nobody decided", func(h *referee.History) { h.Reviews = nil }, "none",
 			func(h *referee.History) { h.Reviews[0].Tick = 29 }, "",
 		},
@@ -508,6 +615,7 @@ func TestWhatCannotBeJudgedIsAnError(t *testing.T) {
 	}{
 		{"an effect of a tool that is not in the table", func(h *referee.History) { h.Effects[0].Tool = "wire" }, "judging effect 1: tool bank/wire is not in the table"},
 		{"an effect that no dispatch caused", func(h *referee.History) { h.Effects[0].RequestID = "req-0" }, `judging effect 1: no dispatch has request id "req-0"`},
+		{"a number of people that is none", func(h *referee.History) { change(h, 5, 0, referee.ApprovalsNeeded, "bank/pay", "two") }, `judging: "two" people have to approve bank/pay`},
 	} {
 		h := history()
 		tt.with(&h)

@@ -607,7 +607,7 @@ var bindingText = map[api.Binding]string{
 	api.BindAttest:     "an enrolled approver's passkey has signed",
 	api.BindChallenge:  "what the passkey signed is this very approval",
 	api.BindAgent:      "the agent that executes is the one that asked",
-	api.BindDuties:     "the approver is neither the agent nor the person it acts for, and may approve",
+	api.BindDuties:     "the approver is neither the agent nor the person it acts for, and may approve; where several have to, they are as many people",
 	api.BindAudience:   "the service called is the service approved",
 	api.BindConnector:  "the tool called is the tool approved",
 	api.BindRun:        "the approval is for this run of the agent",

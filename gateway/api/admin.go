@@ -36,6 +36,7 @@ const (
 	EventRevoke           EventKind = "revoke"            // Subject: suspension whose approval is withdrawn
 	EventPolicyChange     EventKind = "policy_change"     // Value: the new policy version
 	EventRiskLabel        EventKind = "risk_label"        // Subject: audience + "/" + tool; Value: the new label
+	EventApprovals        EventKind = "approvals"         // Subject: audience + "/" + tool; Value: how many people have to approve, 1 to 9
 	EventRemoveCredential EventKind = "remove_credential" // Subject: person whose passkeys are removed
 
 	// The opt-out from segregation of duties for a team of one: a person may

@@ -24,7 +24,8 @@ const (
 
 	// Authority: the decision is genuine, and it is for this.
 
-	// BindRecord reads the decision from the approval store.
+	// BindRecord reads the decision from the approval store, and wants one by as many
+	// people as the policy asks for.
 	BindRecord Binding = "record"
 	// BindSigned verifies a permit's signature, algorithm and key.
 	BindSigned Binding = "signed"
@@ -40,6 +41,7 @@ const (
 	// BindDuties wants an approver who is neither the agent, the requester nor a
 	// delegate of either, and denies an unknown identity or an empty approver set. A
 	// requester with a recorded opt-out may approve, under the same conditions else.
+	// Where several people have to approve, it wants as many people.
 	BindDuties Binding = "duties"
 	// BindAudience compares the service called with the service approved.
 	BindAudience Binding = "audience"
@@ -56,7 +58,8 @@ const (
 	// not have run back.
 	BindExpiry Binding = "expiry"
 	// BindOnline wants the agent enabled, the approval not revoked, the approver
-	// still enrolled, policy version and risk label unchanged, at dispatch.
+	// still enrolled, policy version and risk label unchanged, no more approvals
+	// asked for, at dispatch.
 	BindOnline Binding = "online"
 	// BindSeen looks an identifier up and marks it in one live instance.
 	BindSeen Binding = "seen"

@@ -43,6 +43,9 @@ type View struct {
 	Title      string      `json:"title"`
 	Fields     []ViewField `json:"fields"`
 	Notes      []string    `json:"notes,omitempty"`
+	// Stage says which approval this view is for where the action needs several, one
+	// after the other; zero where it needs one.
+	Stage int64 `json:"stage,omitempty"`
 	// Digest is the hex SHA-256 of the view without this member, Assertion and
 	// Rendered; empty where the design does not bind the view.
 	Digest string `json:"digest,omitempty"`
@@ -94,6 +97,7 @@ const (
 type Decision struct {
 	Suspension string          `json:"suspension"`
 	Verdict    Verdict         `json:"verdict"`
+	Stage      int64           `json:"stage,omitempty"`     // of the view that was decided on
 	Assertion  json.RawMessage `json:"assertion,omitempty"` // WebAuthn assertion response
 }
 
@@ -180,6 +184,6 @@ type AuditEntry struct {
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Alert      string    `json:"alert,omitempty"`
 	// Note is what else an auditor has to know: the value of an administrative
-	// event, the opt-out under which somebody decided.
+	// event, the stage that was decided, the opt-out under which somebody did.
 	Note string `json:"note,omitempty"`
 }

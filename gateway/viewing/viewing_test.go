@@ -399,7 +399,7 @@ func TestMarksOfABoundViewDoNotHideControls(t *testing.T) {
 		v.Digest = "00"
 		for _, r := range readers() {
 			if got, err := r.read(r.render(v)); err != nil || len(got) != 1+len(v.Fields)+len(v.Notes) {
-				t.Fatalf("%s: %d rows of %+q, %v", r.name, len(got), v, err)
+				t.Fatalf("%s: %d rows of %#v, %v", r.name, len(got), v, err)
 			}
 		}
 	})
@@ -419,7 +419,7 @@ func TestEveryCharacterIsSeen(t *testing.T) {
 			for _, c := range strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\n", "").Replace(r.render(v)) {
 				if !unicode.IsGraphic(c) || unicode.IsMark(c) || c == '\u2800' || c != ' ' && unicode.IsSpace(c) ||
 					unicode.In(c, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
-					t.Fatalf("%s: %U in a rendering of %+q", r.name, c, v)
+					t.Fatalf("%s: %U in a rendering of %#v", r.name, c, v)
 				}
 			}
 		}
