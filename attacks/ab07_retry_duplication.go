@@ -282,11 +282,11 @@ func (s *Stage) DeliverKept() {
 		var pe *api.ProviderError
 		switch {
 		case err == nil && res.Replayed:
-			s.answer(Answer{Status: api.Absorbed})
+			s.answer(Answer{Status: api.Absorbed, Provider: "replayed"})
 		case err == nil:
-			s.answer(Answer{Status: api.Executed})
+			s.answer(Answer{Status: api.Executed, Provider: "done"})
 		case errors.As(err, &pe) && pe.Code == "late":
-			s.answer(Answer{Status: api.Refused, Refusals: []api.Refusal{{Binding: api.BindIdem, Code: pe.Code}}})
+			s.answer(Answer{Status: api.Refused, Provider: pe.Code})
 		default:
 			panic(stop{err})
 		}

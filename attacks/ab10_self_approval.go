@@ -19,7 +19,8 @@ var _ = family(Family{
 			agentSub, "who:delegate", "incident 55"),
 		decidedByAgent("agent_of_another_person_decides", "an agent of somebody else posts the decision, as a favour",
 			agentX, "who:not_approver"),
-		decidedBy("requester_decides_the_agents_request", "the person on whose behalf the agent asks approves it", requester, "who:requester"),
+		decidedBy("requester_decides_the_agents_request", "the person on whose behalf the agent asks approves it",
+			agentA, requester, "who:requester"),
 		{
 			Name:    "requester_decides_what_it_asked_through_a_subagent",
 			Summary: "the person's agent has an agent of its own ask, so that the request is nobody's the person would know of, and the person approves it",
@@ -60,13 +61,16 @@ var _ = family(Family{
 			requester, "who:requester"),
 		decidedUnknown("delegate_decides_while_it_cannot_be_looked_up", "the look-up of the deciding person's identity fails, so that nothing says for whom it acts, and a delegate of the requester approves",
 			delegate, "who:delegate"),
-		decidedBy("person_who_is_no_approver_decides", "a person of the tenant who is not in its set of approvers approves it", requester2, "who:not_approver"),
-		decidedBy("delegate_of_the_requester_decides", "a delegate of the requester approves it", delegate, "who:delegate"),
-		decidedBy("delegate_of_a_delegate_decides", "a delegate of the requester's delegate approves it", subDelegate, "who:delegate"),
-		askedByDeputy("delegate_asks_and_another_delegate_decides", "an agent of the requester's delegate asks, and another delegate of the same person approves it",
-			delegate2),
-		askedByDeputy("delegate_asks_and_the_person_it_acts_for_decides", "an agent of the requester's delegate asks, and the person for whom the delegate acts approves it",
-			requester),
+		decidedBy("person_who_is_no_approver_decides", "a person of the tenant who is not in its set of approvers approves it",
+			agentA, requester2, "who:not_approver"),
+		decidedBy("delegate_of_the_requester_decides", "a delegate of the requester approves it",
+			agentA, delegate, "who:delegate"),
+		decidedBy("delegate_of_a_delegate_decides", "a delegate of the requester's delegate approves it",
+			agentA, subDelegate, "who:delegate"),
+		decidedBy("delegate_asks_and_another_delegate_decides", "an agent of the requester's delegate asks, and another delegate of the same person approves it",
+			agentDeleg, delegate2, "who:delegate"),
+		decidedBy("delegate_asks_and_the_person_it_acts_for_decides", "an agent of the requester's delegate asks, and the person for whom the delegate acts approves it",
+			agentDeleg, requester, "who:delegate"),
 		underOptOut("requester_decides_under_another_persons_opt_out", "an opt-out is recorded for somebody else, and the requester approves its own request under it",
 			approver2, "who:requester", func(s *Stage, c *Call) { s.ReviewBy(c, requester) }),
 		underOptOut("delegate_decides_under_the_requesters_opt_out", "an opt-out is recorded for the requester, and its delegate approves",
@@ -264,27 +268,13 @@ func decidedUnknown(name, summary, person, success string) Variant {
 	}
 }
 
-// askedByDeputy has the agent of the requester's delegate ask.
-func askedByDeputy(name, summary, person string) Variant {
-	return Variant{
-		Name: name, Summary: summary, Uses: []Capability{UsePerson}, Stopped: stopped("duties"),
-		Success: []string{"who:delegate", "none"}, References: []string{"NIST SP 800-53 AC-5"},
-		Run: func(s *Stage) {
-			c := s.Call(0).By(s.agents[agentDeleg])
-			s.Propose(c)
-			s.Tamper()
-			s.ReviewBy(c, person)
-			s.Dispatch(s.Collect(c))
-		},
-	}
-}
-
-func decidedBy(name, summary, person, success string) Variant {
+// decidedBy has a person decide on what an agent asks.
+func decidedBy(name, summary, agent, person, success string) Variant {
 	return Variant{
 		Name: name, Summary: summary, Uses: []Capability{UsePerson}, Stopped: stopped("duties"),
 		Success: []string{success, "none"}, References: []string{"NIST SP 800-53 AC-5"},
 		Run: func(s *Stage) {
-			c := s.Call(0)
+			c := s.Call(0).By(s.agents[agent])
 			s.Propose(c)
 			s.Tamper()
 			s.ReviewBy(c, person)

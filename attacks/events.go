@@ -25,7 +25,7 @@ const (
 	EventDecided    EventKind = "decided"    // Who posted Verdict on Suspension, Text says why
 	EventTampered   EventKind = "tampered"   // the adversary's step begins
 	EventDispatched EventKind = "dispatched" // Who presented Call at an enforcement point
-	EventAnswered   EventKind = "answered"   // the target's answer: Status, Refusals
+	EventAnswered   EventKind = "answered"   // the answer: Status, Refusals, of the service Text is its code
 	EventExecuted   EventKind = "executed"   // the provider made an effect with Values
 	EventHappened   EventKind = "happened"   // anything else, in Text
 )

@@ -43,6 +43,8 @@ type Answer struct {
 	Refusals []api.Refusal `json:"refusals,omitempty"`
 	// Approver says that the approver declined what it was shown.
 	Approver bool `json:"approver,omitempty"`
+	// Provider is what the service said, as a code, to what reached it past the gate.
+	Provider string `json:"provider,omitempty"`
 	// Hostile says that the step was the adversary's.
 	Hostile bool `json:"hostile,omitempty"`
 }
@@ -339,7 +341,11 @@ func (s *Stage) answer(a Answer) {
 	a.Hostile = s.tampered
 	s.Answers = append(s.Answers, a)
 	if !a.Approver { // that is in the story as a decision
-		s.event(Event{Kind: EventAnswered, Who: theTarget, Status: a.Status, Refusals: a.Refusals})
+		who := theTarget
+		if a.Provider != "" {
+			who = theService
+		}
+		s.event(Event{Kind: EventAnswered, Who: who, Text: a.Provider, Status: a.Status, Refusals: a.Refusals})
 	}
 }
 

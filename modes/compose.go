@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,44 +96,8 @@ func carrierNames() []string {
 	return out
 }
 
-// ReadFile reads further modes from a YAML file: a list of
-//
-//   - id: mine                # letters, digits and _ . +
-//     name: my design         # optional, as are title and modelled_on
-//     title: what it does
-//     carrier: bound          # optional; how the approval travels
-//     bindings: [record, args, once]
-//     modelled_on: where it is described
-//
-// An error names the line.
-func ReadFile(name string) ([]Mode, error) {
-	text, err := readRegular(name)
-	if err != nil {
-		return nil, fmt.Errorf("reading modes: %w", err)
-	}
-	out, err := Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading modes from %s: %w", name, err)
-	}
-	return out, nil
-}
-
-// maxModes bounds a file of modes, in bytes.
+// maxModes bounds a text of modes, in bytes.
 const maxModes = 1 << 20
-
-// readRegular reads a file, and no pipe or device, which may never end.
-func readRegular(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	case info.Size() > maxModes:
-		return nil, fmt.Errorf("%s is larger than %d MiB", name, maxModes>>20)
-	}
-	return os.ReadFile(name)
-}
 
 // tableRow is a mode in YAML form.
 type tableRow struct {
@@ -176,8 +139,20 @@ func (b *binding) UnmarshalYAML(n *yaml.Node) error {
 	return err
 }
 
-// Parse is [ReadFile] for a text.
+// Parse reads further modes from a YAML text: a list of
+//
+//   - id: mine                # letters, digits and _ . +
+//     name: my design         # optional, as are title and modelled_on
+//     title: what it does
+//     carrier: bound          # optional; how the approval travels
+//     bindings: [record, args, once]
+//     modelled_on: where it is described
+//
+// An error names the line.
 func Parse(data []byte) ([]Mode, error) {
+	if len(data) > maxModes {
+		return nil, fmt.Errorf("it is larger than %d MiB", maxModes>>20)
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	var rows []tableRow

@@ -1,8 +1,6 @@
 package modes
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -62,16 +60,6 @@ func TestParseModes(t *testing.T) {
 	}
 	if m := ms[1]; m.Name != "plain" || m.Carrier != CarryBound || m.Title == "" || m.Bindings.String() != "record" {
 		t.Errorf("%+v", m)
-	}
-	name := filepath.Join(t.TempDir(), "modes.yaml")
-	if err := os.WriteFile(name, []byte(twoModes), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := ReadFile(name); err != nil || len(again) != 2 {
-		t.Error(again, err)
-	}
-	if _, err := ReadFile(name + ".none"); err == nil {
-		t.Error("a file that is not there was read")
 	}
 }
 

@@ -283,6 +283,10 @@ func rightReason(r Record, condition string, implies map[string][]string) bool {
 		if by == "approver" && (slices.Contains(names, "render") || slices.Contains(names, "steer")) {
 			return true
 		}
+		// A service refuses by itself what arrives after the end that the gate gave it.
+		if by == "provider" && slices.Contains(names, "idem") {
+			return true
+		}
 	}
 	// Mediation refuses nothing itself: it makes a call meet the design's checks,
 	// so a refusal by any of them is its doing.

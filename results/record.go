@@ -70,7 +70,8 @@ type Record struct {
 	Pair      string      `json:"pair"`
 	Predicted Prediction  `json:"predicted"`
 	Observed  Observation `json:"observed"`
-	// RefusedBy names the bindings that failed; "approver" when a person declined.
+	// RefusedBy names the bindings that failed; "approver" when a person declined,
+	// "provider" when the service refused what reached it past the gate.
 	RefusedBy []string `json:"refused_by"`
 	// RefusedCodes are the same as "binding/code".
 	RefusedCodes []string `json:"refused_codes"`

@@ -602,6 +602,8 @@ func TestWrongReasons(t *testing.T) {
 		{"args", Refused, []string{"arg"}, false},
 		{"render", Refused, []string{"approver"}, true},
 		{"args", Refused, []string{"approver"}, false},
+		{"idem", Refused, []string{"provider"}, true},
+		{"once", Refused, []string{"provider"}, false},
 		{"seen", Refused, []string{"once"}, true},
 		{"once", Refused, []string{"seen"}, false},
 		{"idem & once", Absorbed, nil, true},

@@ -506,6 +506,9 @@ func (o outcome) refusals() (by, codes []string) {
 		if a.Approver {
 			names["approver"], pairs["approver/declined"] = true, true
 		}
+		if a.Provider != "" && a.Status == api.Refused {
+			names["provider"], pairs["provider/"+a.Provider] = true, true
+		}
 		for _, r := range a.Refusals {
 			if !goodName(string(r.Binding)) || !goodName(r.Code) {
 				continue // the trial is an error, which quotes it
@@ -603,8 +606,11 @@ func (o outcome) last() string {
 		return "nothing was answered"
 	}
 	a := o.Answers[len(o.Answers)-1]
-	if a.Approver {
+	switch {
+	case a.Approver:
 		return "the approver declined"
+	case a.Provider != "":
+		return fmt.Sprintf("the service: %s (%s)", a.Status, a.Provider)
 	}
 	status := string(a.Status)
 	if !goodName(status) {

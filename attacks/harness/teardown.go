@@ -133,8 +133,11 @@ func (e Events) log() []string {
 			continue
 		}
 		text := string(a.Status)
-		if a.Approver {
+		switch {
+		case a.Approver:
 			text = "declined by the approver"
+		case a.Provider != "":
+			text += " by the service"
 		}
 		var by []string
 		for _, r := range a.Refusals {

@@ -37,8 +37,12 @@ func (c *composing) flags(cmd *cobra.Command) {
 // table returns all modes, and the further ones apart.
 func (c composing) table() (table modes.Table, further []modes.Mode, err error) {
 	if c.file != "" {
-		if further, err = modes.ReadFile(c.file); err != nil {
-			return nil, nil, hint(err, "a file has entries such as - {id: mine, bindings: [record, args, once]}")
+		text, err := results.ReadRegular(c.file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading modes: %w", err)
+		}
+		if further, err = modes.Parse(text); err != nil {
+			return nil, nil, hint(fmt.Errorf("reading modes from %s: %w", c.file, err), "a file has entries such as - {id: mine, bindings: [record, args, once]}")
 		}
 	}
 	for _, text := range c.compose {
@@ -111,12 +115,20 @@ func (o runOptions) choose() (chosen []modes.Mode, further []string, err error) 
 	return chosen, further, nil
 }
 
+// requireDesign refuses a composed mode that is no design.
+func requireDesign(ctx context.Context, p harness.Plan, id string) error {
+	if err := p.CheckDesign(ctx, id); err != nil {
+		return hint(err, "a mode has to let an approved call through and no other; add bindings that read the approval, such as record or signed")
+	}
+	return nil
+}
+
 // checkDesigns refuses composed modes that are no designs, and drops the parts of
 // an ablated one that are none.
 func (o runOptions) checkDesigns(ctx context.Context, p *harness.Plan, composed []string) error {
 	for _, id := range composed {
-		if err := p.CheckDesign(ctx, id); err != nil {
-			return hint(err, "a mode has to let an approved call through and no other; add bindings that read the approval, such as record or signed")
+		if err := requireDesign(ctx, *p, id); err != nil {
+			return err
 		}
 	}
 	if o.ablate == "" {

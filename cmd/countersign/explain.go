@@ -349,7 +349,11 @@ func tellStep(e attacks.Event, sc *scenarios.Scenario, decided bool) block {
 		b.Text += ". This is not what was " + collected + ":"
 		b.Lines = e.Changed
 	case attacks.EventAnswered:
-		say("%s answers: %s.", capital(e.Who), e.Status)
+		status := string(e.Status)
+		if e.Text != "" {
+			status += " (" + e.Text + ")"
+		}
+		say("%s answers: %s.", capital(e.Who), status)
 		for _, r := range e.Refusals {
 			line := fmt.Sprintf("%s refuses (%s)", r.Binding, r.Code)
 			if r.Detail != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"countersign/modes"
+	"countersign/results"
 )
 
 // The members of a key file, which is a JWK Set (RFC 7517, section 5).
@@ -107,13 +108,10 @@ func keySetAt(path string, fresh jose.JSONWebKeySet) (jose.JSONWebKeySet, error)
 	if err != nil {
 		return set, err
 	}
-	if !info.Mode().IsRegular() {
-		return set, errors.New("not a regular file")
-	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return set, fmt.Errorf("others may read it (mode %04o): chmod 600 it, or make new keys if they have", info.Mode().Perm())
 	}
-	text, err := os.ReadFile(path)
+	text, err := results.ReadRegular(path)
 	if err != nil {
 		return set, err
 	}

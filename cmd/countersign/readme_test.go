@@ -172,6 +172,9 @@ func readmeAblation(t *testing.T, _ *results.Baseline) string {
 	for _, set := range r.Sufficient {
 		least, most = min(least, len(set)), max(most, len(set))
 	}
+	if len(r.Essential) > 0 || len(r.Idle) > 0 {
+		t.Errorf("the sentence below does not hold: essential are %v, in no cut %v", r.Essential, r.Idle)
+	}
 	return fmt.Sprintf("In %d trials the cuts found are the cuts predicted, for all variants in all scenarios. Of M9's %d bindings, %d let something\n"+
 		"through when lost alone; the others are doubled, and each is in a cut of two or three. The smallest designs that block\n"+
 		"as much, %d of them, have %d to %d bindings. [docs/ablation.md](docs/ablation.md) lists the cuts.\n",

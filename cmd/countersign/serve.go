@@ -363,7 +363,7 @@ func operatorToken(who, file, env string) (token, error) {
 	t := token{who: who}
 	from := "the file " + file
 	if file != "" {
-		text, err := os.ReadFile(file)
+		text, err := results.ReadRegular(file)
 		if err != nil {
 			return t, fmt.Errorf("reading the %s's token: %w", who, err)
 		}

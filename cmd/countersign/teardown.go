@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"countersign/attacks"
 	"countersign/attacks/harness"
 	"countersign/gateway/lab"
-	"countersign/oracles"
 	"countersign/results"
 	"countersign/results/export"
 	"countersign/scenarios"
@@ -120,11 +118,7 @@ func (o teardownOptions) plan(ctx context.Context) (harness.Plan, error) {
 	if err != nil {
 		return none, err
 	}
-	approver, ok := oracles.Named("faithful")
-	if !ok {
-		return none, errors.New("there is no faithful reader among the approvers")
-	}
-	p := harness.Plan{Families: attacks.All(), Seeds: []uint64{o.seed}, Parallel: o.parallel, Approver: approver}
+	p := harness.Plan{Families: attacks.All(), Seeds: []uint64{o.seed}, Parallel: o.parallel, Approver: matrixApprover()}
 	if p.Scenarios, err = selectScenarios(o.scenarios); err != nil {
 		return none, err
 	}
@@ -142,8 +136,8 @@ func (o teardownOptions) plan(ctx context.Context) (harness.Plan, error) {
 		if !slices.ContainsFunc(p.Targets, func(t harness.Target) bool { return t.ID == m.ID }) {
 			continue
 		}
-		if err := p.CheckDesign(ctx, m.ID); err != nil {
-			return none, hint(err, "a mode has to let an approved call through and no other; add bindings that read the approval, such as record or signed")
+		if err := requireDesign(ctx, p, m.ID); err != nil {
+			return none, err
 		}
 	}
 	return p, nil
