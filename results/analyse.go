@@ -31,7 +31,18 @@ type Analysis struct {
 	Comparisons  []Comparison  `json:"comparisons"`
 	// Identical lists groups of targets with the same outcome in every attack variant.
 	Identical [][]string `json:"identical"`
-	Warnings  []string   `json:"warnings"`
+	// NotApplicable says why pairs of variant and scenario were not tried, the
+	// commonest reason first.
+	NotApplicable []Unfit  `json:"not_applicable"`
+	Warnings      []string `json:"warnings"`
+}
+
+// Unfit are the pairs of variant and scenario that do not fit for one reason.
+type Unfit struct {
+	Reason    string   `json:"reason"`
+	Pairs     int      `json:"pairs"`
+	Variants  []string `json:"variants"`  // AB1/name, sorted
+	Scenarios []string `json:"scenarios"` // sorted
 }
 
 // A Row is one target.
@@ -209,7 +220,8 @@ func newCollector(c Catalogue) *collector {
 	k := &collector{
 		c: c,
 		a: &Analysis{Schema: Schema, Attacks: []AttackInfo{}, Rows: []Row{}, Disagreements: []Record{}, Errors: []Record{},
-			WrongReasons: []WrongReason{}, Comparisons: []Comparison{}, Identical: [][]string{}, Warnings: []string{}},
+			WrongReasons: []WrongReason{}, Comparisons: []Comparison{}, Identical: [][]string{},
+			NotApplicable: c.unfit(), Warnings: []string{}},
 		targets: map[string]map[unit]*outcomes{}, pairs: map[string]map[unit]*outcomes{},
 		seen: map[string]struct{}{}, approvers: map[string]bool{}, known: map[string]bool{},
 	}

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,4 +149,31 @@ func (c Catalogue) Variant(attack, name string, kind Kind) (VariantInfo, bool) {
 		}
 	}
 	return VariantInfo{}, false
+}
+
+// unfit groups what is not applicable by its reason.
+func (c Catalogue) unfit() []Unfit {
+	at, out := map[string]int{}, []Unfit{}
+	for _, s := range c.NotApplicable {
+		i, ok := at[s.Reason]
+		if !ok {
+			i = len(out)
+			at[s.Reason] = i
+			out = append(out, Unfit{Reason: s.Reason})
+		}
+		u := &out[i]
+		u.Pairs++
+		u.Variants = append(u.Variants, s.Attack+"/"+s.Variant)
+		u.Scenarios = append(u.Scenarios, s.Scenario)
+	}
+	for i := range out {
+		for _, l := range []*[]string{&out[i].Variants, &out[i].Scenarios} {
+			slices.Sort(*l)
+			*l = slices.Compact(*l)
+		}
+	}
+	slices.SortFunc(out, func(a, b Unfit) int {
+		return cmp.Or(cmp.Compare(b.Pairs, a.Pairs), cmp.Compare(a.Reason, b.Reason))
+	})
+	return out
 }

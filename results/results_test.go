@@ -541,6 +541,25 @@ func TestAnalyseCounts(t *testing.T) {
 	}
 }
 
+// TestAnalyseTellsWhatDoesNotApply: no pair is lost, and each is under its reason.
+func TestAnalyseTellsWhatDoesNotApply(t *testing.T) {
+	c := catalogue()
+	c.NotApplicable = []Skip{
+		{"AB1", "currency", "mail", "no amount"}, {"AB1", "amount", "payments", "a test"}, {"AB1", "amount", "mail", "no amount"},
+	}
+	a, err := Analyse(Sequence([]Record{attack("M9", "payload", "mail", PredictBlocked, Refused)}), c, Family{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Unfit{
+		{"no amount", 2, []string{"AB1/amount", "AB1/currency"}, []string{"mail"}},
+		{"a test", 1, []string{"AB1/amount"}, []string{"payments"}},
+	}
+	if !reflect.DeepEqual(a.NotApplicable, want) {
+		t.Errorf("%+v, want %+v", a.NotApplicable, want)
+	}
+}
+
 func TestAnalyseRefuses(t *testing.T) {
 	one := attack("M9", "amount", "mail", PredictBlocked, Refused)
 	with := func(change func(*Record)) []Record {

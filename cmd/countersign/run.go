@@ -341,7 +341,7 @@ func report(w io.Writer, dir string, quiet bool) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "Not applicable: %d pairs of variant and scenario, with reasons in catalogue.json.\n"+
+	_, err = fmt.Fprintf(w, "Not applicable: %d pairs of variant and scenario (countersign analyze lists the reasons).\n"+
 		"Run: %s (%d records; countersign analyze %s has intervals and comparisons)\n",
 		len(r.Catalogue.NotApplicable), r.Dir, r.Manifest.Records, r.Dir)
 	if err != nil {

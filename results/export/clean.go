@@ -48,23 +48,30 @@ func fold(s string, width int) string {
 	if width <= 0 {
 		return s
 	}
-	var b strings.Builder
-	at := 0
-	for _, r := range s {
-		if r == '\n' {
-			at = 0
-			b.WriteRune(r)
-			continue
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		at, joint := 0, 0 // the width so far, and the byte after the last place to break at
+		for i := 0; i < len(line); {
+			r, size := utf8.DecodeRuneInString(line[i:])
+			w := twwidth.Width(string(r))
+			if at+w > width && i > 0 && r != ' ' { // a blank at the end is not seen
+				if joint == 0 {
+					joint = i
+				}
+				lines = append(lines, line[:joint])
+				line = line[joint:]
+				at, joint, i = 0, 0, 0
+				continue
+			}
+			at += w
+			i += size
+			if strings.ContainsRune(" _/,;", r) {
+				joint = i
+			}
 		}
-		w := twwidth.Width(string(r))
-		if at+w > width {
-			b.WriteByte('\n')
-			at = 0
-		}
-		b.WriteRune(r)
-		at += w
+		lines = append(lines, line)
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // wrap breaks text between words, and folds a word that is too long.

@@ -232,6 +232,9 @@ func Tables(a *results.Analysis) []Table {
 	if len(a.WrongReasons) > 0 {
 		tables = append(tables, wrongReasons(a))
 	}
+	if len(a.NotApplicable) > 0 {
+		tables = append(tables, notApplicable(a))
+	}
 	if notes := remarks(a); len(notes) > 0 {
 		tables = append(tables, Table{Name: "remarks", Title: "Remarks", Notes: notes})
 	}
@@ -275,6 +278,17 @@ func wrongReasons(a *results.Analysis) Table {
 		t.Rows = append(t.Rows, append(trial(r.Record), list(r.Record.RefusedBy), r.Condition))
 	}
 	t.Title = fmt.Sprintf("Blocked for another reason than the variant's condition: %s", plural(len(t.Rows), "trial"))
+	return t
+}
+
+func notApplicable(a *results.Analysis) Table {
+	t := Table{Name: "not-applicable", Names: 2, Fold: 46, Most: listed, Header: []string{"reason", "scenarios", "pairs", "variants"}}
+	pairs := 0
+	for _, u := range a.NotApplicable {
+		pairs += u.Pairs
+		t.Rows = append(t.Rows, []string{u.Reason, list(u.Scenarios), fmt.Sprint(u.Pairs), fmt.Sprint(len(u.Variants))})
+	}
+	t.Title = fmt.Sprintf("Not applicable: %s of variant and scenario", plural(pairs, "pair"))
 	return t
 }
 

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"pgregory.net/rapid"
 
 	"countersign/results"
@@ -103,6 +104,7 @@ func sample(t *testing.T) *results.Analysis {
 	}
 	records = append(records, results.Record{Schema: results.Schema, Target: "M9", Kind: results.Honest, Scenario: "payments", Approver: "faithful",
 		Pair: "honest", Predicted: results.PredictCompleted, Observed: results.Completed})
+	c.NotApplicable = []results.Skip{{Attack: "AB1", Variant: "v0", Scenario: "payments", Reason: "a reason that is longer than the column it is written in"}}
 	return analyse(t, c, records)
 }
 
@@ -259,6 +261,15 @@ func TestCleanLaws(t *testing.T) {
 		width := rapid.IntRange(2, 40).Draw(t, "width")
 		if got := strings.ReplaceAll(fold(cx, width), "\n", ""); got != cx {
 			t.Fatalf("fold made %q of %q", got, cx)
+		}
+		lines := strings.Split(fold(cx, width), "\n")
+		for i, line := range lines {
+			if w := twwidth.Width(strings.TrimRight(line, " ")); w > width {
+				t.Fatalf("fold to %d made a line of %d: %q", width, w, line)
+			}
+			if joints := " _/,;"; i < len(lines)-1 && strings.ContainsAny(line, joints) && !strings.ContainsAny(line[len(line)-1:], joints) {
+				t.Fatalf("fold to %d broke %q within a word, before %q", width, line, lines[i+1])
+			}
 		}
 		if got := strings.Join(strings.Fields(wrap(cx, 200)), " "); got != strings.Join(strings.Fields(cx), " ") && len(cx) < 200 {
 			t.Fatalf("wrap made %q of %q", got, cx)
