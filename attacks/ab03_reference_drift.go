@@ -17,7 +17,7 @@ var _ = family(Family{
 			Name:    "referenced_record_changed_after_approval",
 			Summary: "the supplier's account, the list or the tag is changed by a legitimate event while the approved call waits",
 			Uses:    []Capability{UseRef}, Stopped: stopped("refs"), Needs: []scenarios.Role{scenarios.RoleReference},
-			Success: []string{"content", "none"}, References: []string{"incident 52", "incident 58"},
+			Success: []string{"content", "none"}, References: []string{"incident 47", "incident 52", "incident 58"},
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
 				s.Tamper()
@@ -29,7 +29,7 @@ var _ = family(Family{
 			Name:    "referenced_record_changed_on_the_way_to_the_provider",
 			Summary: "the record is changed after the gate has resolved it and before the service does",
 			Uses:    []Capability{UseRef, UseDelay}, Stopped: stopped("refs"), Needs: []scenarios.Role{scenarios.RoleReference},
-			Success: []string{"content", "none"}, References: []string{"incident 52", "CWE-367"},
+			Success: []string{"content", "none"}, References: []string{"incident 47", "incident 52", "CWE-367"},
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
 				s.Tamper()

@@ -95,6 +95,45 @@ var _ = family(Family{
 				s.Dispatch(s.Collect(c))
 			},
 		},
+		{
+			Name:    "decision_made_in_time_arrives_after_the_proposals_end",
+			Summary: "the approver decides in time, the decision hangs in the network until the proposal's end has passed, and then the call is dispatched",
+			Uses:    []Capability{UseDelay, UseNet}, Stopped: stopped("expiry"),
+			Success: []string{"stale", "none"}, References: []string{"incident 77"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.Propose(c)
+				s.Tamper()
+				if c.State == api.StatePending {
+					o := s.look(c, approver, "")
+					s.Wait(ApprovalTTL + time.Minute)
+					s.decide(c, approver, o.view, o.decision, o.why)
+				}
+				s.Dispatch(s.Collect(c))
+			},
+		},
+		{
+			Name:    "decision_posted_again_after_the_approvals_end",
+			Summary: "the approval ends in the queue, and the approver's decision, assertion and all, is posted a second time to begin it anew",
+			Uses:    []Capability{UseDelay, UseNet}, Stopped: stopped("expiry"),
+			Success: []string{"stale", "none"}, References: []string{"incident 77"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.Propose(c)
+				var o opinion
+				asked := c.State == api.StatePending
+				if asked {
+					o = s.look(c, approver, "")
+					s.decide(c, approver, o.view, o.decision, o.why)
+				}
+				s.Tamper()
+				s.Wait(ApprovalTTL + time.Minute)
+				if asked {
+					s.decideAgain(c, approver, o)
+				}
+				s.Dispatch(s.Collect(c))
+			},
+		},
 		late("withdrawn_between_consumption_and_a_late_send", "the approval is withdrawn after it was consumed, and the send is a minute late",
 			"online", func(s *Stage, c *Call) { s.Revoke(c) }),
 		late("agent_disabled_between_consumption_and_a_late_send", "the agent is disabled after the approval was consumed, and the send is a minute late",

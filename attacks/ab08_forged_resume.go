@@ -78,6 +78,9 @@ var _ = family(Family{
 		stolen("permit_under_another_algorithm_and_a_secret_of_zeros", "a permit under HMAC, keyed with zeros, as where a key was never set",
 			[]string{"RFC 8725 section 2.1", "RFC 8725 section 3.1"},
 			func(s *Stage, c *Call, _ Message) string { return s.forgedPermit(c, knownSecret) }),
+		stolen("permit_under_hmac_keyed_with_the_published_public_key", "a permit under HMAC, keyed with the text of the public key that verifies genuine ones",
+			[]string{"RFC 8725 section 2.1", "RFC 8725 section 3.1"},
+			func(s *Stage, c *Call, _ Message) string { return s.forgedPermit(c, confusedKey) }),
 		stolen("genuine_permit_with_every_claim_edited", "that call's genuine permit, its claims edited and its signature kept",
 			[]string{"RFC 8725 section 3.1"},
 			func(s *Stage, c *Call, other Message) string {

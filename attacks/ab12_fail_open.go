@@ -44,6 +44,8 @@ var _ = family(Family{
 			"closed | expiry | sender"),
 		lost("approval_store_lost_between_check_and_consume", "the approval store stops answering after the checks and before the consumption",
 			api.StepChecked, api.DepStore, "closed | once | idem | online"),
+		broken("policy_times_out_at_dispatch", "the policy service takes the question and never answers, until its client gives up",
+			api.DepPolicy, api.FaultTimeout, "closed | online"),
 		broken("policy_check_panics_at_dispatch", "the client of the policy service panics inside the check",
 			api.DepPolicy, api.FaultPanic, "closed | online"),
 		broken("consumption_written_and_answered_with_an_error", "the store takes the row of the consumption and says that it did not",

@@ -249,6 +249,8 @@ func changeText(kind referee.ChangeKind, subject, value string) string {
 		switch api.Fault(value) {
 		case api.FaultPanic:
 			return "has the client of the " + subject + " panic"
+		case api.FaultTimeout:
+			return "has calls of the " + subject + " hang until they are given up"
 		case api.FaultPartial:
 			return "has the " + subject + " take what is written and answer with an error"
 		}

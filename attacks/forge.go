@@ -130,6 +130,7 @@ const (
 	forgersKey                 // ES256 under a key of the forger's, with the gateway's key id
 	embeddedKey                // the same, and the header brings that key along
 	knownSecret                // HS256, keyed with 32 zeros, as where a key was never set
+	confusedKey                // HS256, keyed with the text of the public key that the gate publishes
 )
 
 const forgedType, forgedKeyID = "countersign+jwt", "gateway-1"
@@ -168,8 +169,16 @@ func (s *Stage) forgedPermit(c *Call, f forgery) string {
 		header := fmt.Sprintf(`{"alg":"none","kid":%q,"typ":%q}`, forgedKeyID, forgedType)
 		return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(payload) + "."
 	}
-	signing := jose.SigningKey{Algorithm: jose.HS256, Key: make([]byte, 32)}
-	if f != knownSecret {
+	var signing jose.SigningKey
+	switch f {
+	case knownSecret:
+		signing = jose.SigningKey{Algorithm: jose.HS256, Key: make([]byte, 32)}
+	case confusedKey:
+		if s.about.PermitKey == "" {
+			panic(stop{&api.UnimplementedError{Feature: "key confusion", Reason: "the target publishes no key"}})
+		}
+		signing = jose.SigningKey{Algorithm: jose.HS256, Key: []byte(s.about.PermitKey)}
+	default:
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		s.must(err)
 		signing = jose.SigningKey{Algorithm: jose.ES256, Key: key}

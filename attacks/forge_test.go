@@ -201,7 +201,7 @@ func TestForgedPermitIsCompleteAndUnauthentic(t *testing.T) {
 	for _, mode := range []string{"M4", "M7", "M9"} {
 		s, c, m := stageOf(t, mode)
 		genuine := payloadOf(t, m.Dispatch.Carried.Permit)
-		for forgery, alg := range map[forgery]string{unsigned: "none", forgersKey: "ES256", embeddedKey: "ES256", knownSecret: "HS256"} {
+		for forgery, alg := range map[forgery]string{unsigned: "none", forgersKey: "ES256", embeddedKey: "ES256", knownSecret: "HS256", confusedKey: "HS256"} {
 			permit := s.forgedPermit(c, forgery)
 			forged := payloadOf(t, permit)
 			for name, v := range genuine {

@@ -141,7 +141,7 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 func (g *Gateway) Describe(context.Context) (api.Description, error) {
 	return api.Description{
 		Name: g.mode.ID, Version: g.version, Claims: g.mode.Bindings.List(),
-		Origin: g.d.Origin, DispatchURI: dispatchURI,
+		Origin: g.d.Origin, DispatchURI: dispatchURI, PermitKey: g.keys.PublicPEM(),
 	}, nil
 }
 

@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"slices"
 	"strings"
@@ -534,6 +536,13 @@ func TestDescribe(t *testing.T) {
 		about, err := w.target.Describe(ctx)
 		if err != nil || about.Name != m.ID || about.Origin != origin || !slices.Equal(about.Claims, m.Bindings.List()) {
 			t.Errorf("%s: %+v, %v", m.ID, about, err)
+		}
+		block, rest := pem.Decode([]byte(about.PermitKey))
+		if block == nil || len(rest) > 0 || block.Type != "PUBLIC KEY" {
+			t.Fatalf("%s: the key is published as %q", m.ID, about.PermitKey)
+		}
+		if _, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil {
+			t.Errorf("%s: %v", m.ID, err)
 		}
 	}
 }

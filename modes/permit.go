@@ -7,8 +7,10 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -28,6 +30,7 @@ type Keys struct {
 	secret []byte
 	es256  map[jose.ContentType]jose.Signer // by typ
 	hs256  jose.Signer
+	pem    string
 }
 
 const (
@@ -60,6 +63,9 @@ func NewKeys(issuer string) (*Keys, error) {
 	return KeysFrom(issuer, priv, secret)
 }
 
+// PublicPEM is the public half of the signing key (RFC 7468, section 13).
+func (k *Keys) PublicPEM() string { return k.pem }
+
 // KeysFrom uses existing keys: an ES256 private key and a secret of at least 32 bytes.
 func KeysFrom(issuer string, priv *ecdsa.PrivateKey, secret []byte) (*Keys, error) {
 	switch {
@@ -70,7 +76,14 @@ func KeysFrom(issuer string, priv *ecdsa.PrivateKey, secret []byte) (*Keys, erro
 	case len(secret) < 32:
 		return nil, errors.New("gateway keys: the secret is shorter than 32 bytes (RFC 7518 section 3.2)")
 	}
-	k := &Keys{Issuer: issuer, public: &priv.PublicKey, secret: secret, es256: map[jose.ContentType]jose.Signer{}}
+	der, err := x509.MarshalPKIXPublicKey(&priv.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("gateway keys: %w", err)
+	}
+	k := &Keys{
+		Issuer: issuer, public: &priv.PublicKey, secret: secret, es256: map[jose.ContentType]jose.Signer{},
+		pem: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+	}
 	for _, typ := range []jose.ContentType{permitType, jwtType} {
 		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: priv}, signerOptions(typ))
 		if err != nil {

@@ -162,6 +162,9 @@ type Description struct {
 	// DispatchURI is the address of the enforcement point for DPoP proofs, with
 	// "{audience}" to be replaced by the audience called.
 	DispatchURI string `json:"dispatch_uri"`
+	// PermitKey is the public key under which the issuer's permits verify, as PEM
+	// (RFC 7468, section 13); empty where the target publishes none.
+	PermitKey string `json:"permit_key,omitempty"`
 }
 
 // An AuditEntry is one line of the decision log. It holds digests and names,

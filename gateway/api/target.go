@@ -112,6 +112,7 @@ const (
 	FaultDown    Fault = "down"    // every call is answered with an error and does nothing
 	FaultPanic   Fault = "panic"   // every call breaks down inside the client's code
 	FaultPartial Fault = "partial" // a write is made and answered with an error; reads work
+	FaultTimeout Fault = "timeout" // no call is answered: the client gives it up (context.DeadlineExceeded)
 )
 
 // A Lab moves the world around a built-in target: faults, crashes and the order

@@ -101,7 +101,7 @@ var (
 // and one full answer.
 var sample = map[string]struct{ in, out any }{
 	"describe": {nil, api.Description{Name: "n", Version: "v", Claims: []api.Binding{api.BindArgs},
-		Origin: "https://approve.example", DispatchURI: "https://gate.example/{audience}"}},
+		Origin: "https://approve.example", DispatchURI: "https://gate.example/{audience}", PermitKey: "-----BEGIN PUBLIC KEY-----\n"}},
 	"propose": {action, api.Pending{Suspension: "s1", State: api.StatePending, SuspendedAt: 1<<63 - 1}},
 	"preview": {action, api.Values{"/amount": json.RawMessage("1"), "/to>account": json.RawMessage(`"x"`), "/n": json.RawMessage("null")}},
 	"status":  {nil, api.SuspensionStatus{Suspension: "s1", Decided: true, Verdict: api.Approve, Carried: carried}},

@@ -171,6 +171,8 @@ func (f *faults) check(dep api.Dependency) error {
 	switch f.of(dep) {
 	case api.FaultDown:
 		return fmt.Errorf("%s: %w", dep, errFault)
+	case api.FaultTimeout:
+		return fmt.Errorf("%s: %w", dep, context.DeadlineExceeded)
 	case api.FaultPanic:
 		panic(fmt.Sprintf("%s: the client broke down", dep))
 	}
