@@ -27,11 +27,12 @@ func unbase64(t tb, s string) []byte {
 func TestAlerts(t *testing.T) {
 	tests := []struct {
 		name        string
-		alert       string
+		mode        string
+		alert       api.Alert
 		case_, twin func(w *world, d api.Dispatch)
 	}{
 		{
-			"changed arguments", "hash differs",
+			"changed arguments", "M9", api.AlertHash,
 			func(w *world, d api.Dispatch) {
 				d.Action.Arguments = []byte(`{"supplier":"s-1","amount":2,"memo":"invoice"}`)
 				w.dispatch(d)
@@ -42,7 +43,7 @@ func TestAlerts(t *testing.T) {
 			},
 		},
 		{
-			"sibling service", "audience mismatch",
+			"sibling service", "M9", api.AlertAudience,
 			func(w *world, d api.Dispatch) { d.Action.Audience = "payroll.example"; w.dispatch(d) },
 			func(w *world, d api.Dispatch) { // the sibling's own call
 				a := w.action("pay", 1)
@@ -51,7 +52,7 @@ func TestAlerts(t *testing.T) {
 			},
 		},
 		{
-			"presented again", "presented after consumption",
+			"presented again", "M9", api.AlertSpent,
 			func(w *world, d api.Dispatch) { w.dispatch(d); w.dispatch(d) },
 			func(w *world, d api.Dispatch) { // a second payment that was approved for itself
 				w.dispatch(d)
@@ -59,7 +60,7 @@ func TestAlerts(t *testing.T) {
 			},
 		},
 		{
-			"presented again elsewhere", "presented after consumption",
+			"presented again elsewhere", "M9", api.AlertSpent,
 			func(w *world, d api.Dispatch) {
 				w.dispatch(d)
 				must(w.t, w.lab.Restart(ctx))
@@ -67,18 +68,51 @@ func TestAlerts(t *testing.T) {
 			},
 			func(w *world, d api.Dispatch) { must(w.t, w.lab.Restart(ctx)); w.dispatch(d) },
 		},
+		{
+			"the answer is lost and the request sent again", "M8", api.AlertTwice,
+			func(w *world, d api.Dispatch) {
+				must(w.t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropResponse}))
+				w.dispatch(d)
+			},
+			func(w *world, d api.Dispatch) { // the request itself is lost
+				must(w.t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}))
+				w.dispatch(d)
+			},
+		},
+		{
+			"a crash after the effect, before a line about it", "M4", api.AlertTwice,
+			func(w *world, d api.Dispatch) {
+				w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
+				w.answer(w.target, d)
+				must(w.t, w.lab.Restart(ctx))
+				w.dispatch(d)
+			},
+			func(w *world, d api.Dispatch) { // before the effect
+				w.lab.At(api.StepChecked, func(context.Context) error { return lab.ErrCrash })
+				w.answer(w.target, d)
+				must(w.t, w.lab.Restart(ctx))
+				w.dispatch(d)
+			},
+		},
 	}
+	raised := map[api.Alert]bool{}
 	for _, tt := range tests {
+		raised[tt.alert] = true
 		for what, do := range map[string]func(*world, api.Dispatch){"case": tt.case_, "twin": tt.twin} {
-			w := newWorld(t, "M9")
+			w := newWorld(t, tt.mode)
 			do(w, w.approved(w.action("pay", 1)))
-			var want []string
+			var want []api.Alert
 			if what == "case" {
-				want = []string{tt.alert}
+				want = []api.Alert{tt.alert}
 			}
 			if got := w.alerts(); !slices.Equal(got, want) {
 				t.Errorf("%s, %s: alerts %q, want %q", tt.name, what, got, want)
 			}
+		}
+	}
+	for _, a := range api.Alerts() {
+		if !raised[a] {
+			t.Errorf("nothing raises %q", a)
 		}
 	}
 }

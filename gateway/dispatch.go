@@ -66,21 +66,24 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		}
 		return g.send(ctx, s, requestID)
 	}
+	refusals := guarded(func() { modes.Open(ctx, s) })
 	entry := api.AuditEntry{
 		Event: "dispatch", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest,
-		Policy: s.Policy.Version, RequestID: requestID,
+		// Before the effect, so that a crash leaves no effect without its permit.
+		Permit: permitDigest(s.Evidence.Envelope.Permit), Policy: s.Policy.Version, RequestID: requestID,
 	}
 	s.AuditErr = g.log(ctx, entry)
-	var refusals []api.Refusal
-	if broken := guarded(func() { refusals = modes.Verify(ctx, s) }); broken != nil {
-		refusals = broken
+	if refusals == nil {
+		if broken := guarded(func() { refusals = modes.Evaluate(s) }); broken != nil {
+			refusals = broken
+		}
 	}
 	outcome, err := g.decide(ctx, s, t, requestID, refusals)
 	if errors.As(err, new(stopped)) {
 		return api.Outcome{}, err
 	}
 	entry.Event, entry.Status, entry.Refusals = "outcome", outcome.Status, outcome.Refusals
-	entry.Permit, entry.Alert = permitDigest(s.Evidence.Envelope.Permit), alert(outcome)
+	entry.Alert = alert(outcome)
 	if err != nil { // the permit may be spent for it
 		entry.Event = "outcome:error"
 	}
@@ -111,19 +114,19 @@ func guarded(f func()) (broken []api.Refusal) {
 	return nil
 }
 
-func alert(o api.Outcome) string {
+func alert(o api.Outcome) api.Alert {
 	for _, r := range o.Refusals {
 		switch {
 		case r.Binding == api.BindArgs && r.Code == "differs":
-			return "hash differs"
+			return api.AlertHash
 		case r.Binding == api.BindAudience && r.Code == "differs":
-			return "audience mismatch"
+			return api.AlertAudience
 		case r.Binding == api.BindOnce && r.Code == "spent", r.Binding == api.BindSeen && r.Code == "seen":
-			return "presented after consumption"
+			return api.AlertSpent
 		}
 	}
 	if o.Status == api.Absorbed {
-		return "presented after consumption"
+		return api.AlertSpent
 	}
 	return ""
 }

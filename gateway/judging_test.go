@@ -29,7 +29,7 @@ func TestJudging(t *testing.T) {
 	for _, tt := range []struct {
 		refusals          []api.Refusal
 		spent, wait, asks bool
-		alert             string
+		alert             api.Alert
 	}{
 		{refusals("once", "spent"), true, false, false, "presented after consumption"},
 		{refusals("seen", "seen"), true, false, false, "presented after consumption"},

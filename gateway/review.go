@@ -508,8 +508,11 @@ func (g *Gateway) Status(ctx context.Context, auth api.Auth, id string) (api.Sus
 }
 
 // permitDigest stands for a permit id in the log: the id itself is a secret
-// until it is spent.
+// until it is spent. Nothing stands for no permit.
 func permitDigest(id string) string {
+	if id == "" {
+		return ""
+	}
 	h := sha256.Sum256([]byte("countersign/permit/v1\x00" + id))
 	return hex.EncodeToString(h[:8])
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"countersign/audit"
 	"countersign/gateway/api"
 	"countersign/gateway/lab"
 	"countersign/gateway/store"
@@ -422,12 +423,21 @@ func (w *world) entries() []api.AuditEntry {
 	return es
 }
 
-func (w *world) alerts() (out []string) {
+// alerts lists those of the log, and what it shows beside the ledger.
+func (w *world) alerts() (out []api.Alert) {
 	w.t.Helper()
-	for _, e := range w.entries() {
+	entries := w.entries()
+	for _, e := range entries {
 		if e.Alert != "" {
 			out = append(out, e.Alert)
 		}
+	}
+	var ledger []audit.Effect
+	for _, e := range w.prov.Ledger() {
+		ledger = append(ledger, audit.Effect{Seq: e.Seq, Audience: e.Audience, Tool: e.Tool, RequestID: e.RequestID, IdempotencyKey: e.IdempotencyKey})
+	}
+	for _, f := range audit.Compare(entries, ledger) {
+		out = append(out, f.Alert)
 	}
 	return out
 }

@@ -145,12 +145,24 @@ var compares = map[api.Binding][]string{
 // Verify opens the evidence and evaluates every binding of the mode. It returns
 // all refusals, in the order of api.Bindings.
 func Verify(ctx context.Context, s *Situation) []api.Refusal {
+	Open(ctx, s)
+	return Evaluate(s)
+}
+
+// Open finds the evidence: what was approved, as far as the design can tell. None
+// of it is verified.
+func Open(ctx context.Context, s *Situation) {
 	s.ctx = ctx
-	carrier, ok := carriers[s.Mode.Carrier]
-	if !ok {
+	if carrier, ok := carriers[s.Mode.Carrier]; ok {
+		s.Evidence = carrier.Find(s)
+	}
+}
+
+// Evaluate is Verify for a situation that was opened.
+func Evaluate(s *Situation) []api.Refusal {
+	if _, ok := carriers[s.Mode.Carrier]; !ok {
 		return []api.Refusal{{Binding: api.BindRecord, Code: "no_mode", Detail: "no approval mode is configured"}}
 	}
-	s.Evidence = carrier.Find(s)
 	var out []api.Refusal
 	for _, c := range checks {
 		if !s.Mode.Has(c.binding) {

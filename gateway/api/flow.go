@@ -185,8 +185,23 @@ type AuditEntry struct {
 	Key        string    `json:"key,omitempty"` // provider idempotency key
 	Status     Status    `json:"status,omitempty"`
 	Refusals   []Refusal `json:"refusals,omitempty"`
-	Alert      string    `json:"alert,omitempty"`
+	Alert      Alert     `json:"alert,omitempty"`
 	// Note is what else an auditor has to know: the value of an administrative
 	// event, the stage that was decided, the opt-out under which somebody did.
 	Note string `json:"note,omitempty"`
 }
+
+// An Alert is something in the decision log that an operator has to look at.
+type Alert string
+
+const (
+	AlertHash     Alert = "hash differs"                // the arguments at dispatch are not those that were approved
+	AlertSpent    Alert = "presented after consumption" // an approval was presented that had been spent
+	AlertAudience Alert = "audience mismatch"           // an approval was presented for a call to another service
+	// AlertTwice: more effects came of one permit than one. The gate cannot see it, or
+	// it would not happen: the comparison of the log with the provider's ledger does.
+	AlertTwice Alert = "two effects for one permit"
+)
+
+// Alerts returns every alert.
+func Alerts() []Alert { return []Alert{AlertHash, AlertSpent, AlertAudience, AlertTwice} }

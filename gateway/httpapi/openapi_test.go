@@ -139,7 +139,7 @@ func TestDocumentDescribesTheTypes(t *testing.T) {
 			if diff := cmp.Diff(enums[typ], inDocument); diff != "" {
 				t.Errorf("%s: values in code (-) and document (+) differ:\n%s", at, diff)
 			}
-			if declared, ok := constants[typ.Name()]; ok && typ.Name() != "Binding" { // an open set
+			if declared, ok := constants[typ.Name()]; ok && typ.Name() != "Binding" && typ.Name() != "Alert" { // open sets
 				if diff := cmp.Diff(declared, inDocument); diff != "" {
 					t.Errorf("%s: constants (-) and document (+) differ:\n%s", at, diff)
 				}
