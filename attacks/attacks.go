@@ -77,6 +77,13 @@ func (v Variant) NotApplicable(s *scenarios.Scenario) string {
 	return ""
 }
 
+// StoppedBy reports whether a design with these bindings is predicted to block the
+// variant in a scenario.
+func (v Variant) StoppedBy(bs []api.Binding, sc *scenarios.Scenario) bool {
+	t, _ := sc.Tool(sc.HonestTool)
+	return v.Stopped.Holds(bs, string(t.Guarantee))
+}
+
 // Successes returns the reasons that make the attack a success in a scenario.
 func (v Variant) Successes(s *scenarios.Scenario) []string {
 	var out []string

@@ -12,6 +12,8 @@ type Incident struct {
 	Number int
 	Source string // the public report: repository and number, or advisory
 	Title  string // what went wrong, in our own words
+	// Honest says that the gate refused what was honest, so that twins reproduce it.
+	Honest bool
 	// Tests name the tests that reproduce what no trial can, because it lies below
 	// the public interface: in the transport, or in a store that answers half.
 	Tests []string
@@ -87,14 +89,14 @@ func checkIncidents(list []Incident, fs []Family) error {
 var incidents = []Incident{
 	{Number: 1, Source: "vercel/ai PR #15947, #16068 (VULN-6698)", Title: "an approved call is rebuilt from the client's messages, which hold an approval that the server never asked for"},
 	{Number: 2, Source: "vercel/ai #19979, #19964", Title: "one path into the executor verifies the approval and another does not"},
-	{Number: 3, Source: "vercel/ai #17358", Title: "a client that copies the members it knows drops the signature, and every honest approval is refused"},
+	{Number: 3, Honest: true, Source: "vercel/ai #17358", Title: "a client that copies the members it knows drops the signature, and every honest approval is refused"},
 	{Number: 4, Source: "mastra #19633", Title: "a late decision is applied to whatever is suspended now"},
 	{Number: 5, Source: "mastra PR #19266", Title: "an identifier is read only in part, so that approving one call runs another"},
 	{Number: 6, Source: "mastra PR #19435", Title: "a resumed call gets the saved payload of its first sibling"},
 	{Number: 7, Source: "mastra #20470", Title: "declining executes the tool"},
 	{Number: 8, Source: "mastra #22575", Title: "any authenticated user can decide what waits in another user's run"},
 	{Number: 9, Source: "mastra #15776", Title: "a tool loses its need of approval when it is reached through a wrapper"},
-	{Number: 10, Source: "mastra #22413", Title: "an honest approval of a large state is refused because a check runs out of time"},
+	{Number: 10, Honest: true, Source: "mastra #22413", Title: "an honest approval of a large state is refused because a check runs out of time"},
 	{Number: 11, Source: "langgraph #6626", Title: "calls that wait in parallel share one identifier"},
 	{Number: 13, Source: "langgraph #2870", Title: "one answer resumes a later interruption as well"},
 	{Number: 14, Source: "langgraph #6792", Title: "resuming runs what was finished before the gate again"},

@@ -99,7 +99,7 @@ func TestLog(t *testing.T) {
 				t.Errorf("%d entries, want 5: a cancelled call left one", size)
 			}
 			// An entry that cannot be written leaves no gap.
-			for _, e := range []api.AuditEntry{{Alert: strings.Repeat("x", 1<<20)}, {Time: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}} {
+			for _, e := range []api.AuditEntry{{Event: strings.Repeat("x", 1<<20)}, {Time: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}} {
 				if _, err := l.Append(t.Context(), e); err == nil {
 					t.Error("an entry that cannot be written was appended")
 				}
@@ -390,6 +390,12 @@ func TestFileCutAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := bytes.LastIndexByte(text[:n], '\n') + 1
+		if es, err := audit.ReadFile(path); err != nil || len(es) != bytes.Count(text[:whole], []byte("\n")) {
+			t.Errorf("cut at byte %d: %d entries are read, %v", n, len(es), err)
+		}
+		if after, err := os.ReadFile(path); err != nil || len(after) != n {
+			t.Errorf("cut at byte %d: reading made %d bytes of it, %v", n, len(after), err)
+		}
 		l, err := audit.OpenFile(path)
 		if err != nil {
 			t.Fatalf("cut at byte %d: %v", n, err)
@@ -446,6 +452,9 @@ func TestFileRefuses(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %q, want it to name the file and to contain %q", err, c.want)
+			}
+			if es, readErr := audit.ReadFile(path); es != nil || fmt.Sprint(readErr) != err.Error() {
+				t.Errorf("reading: %v, %v, want the error %v", es, readErr, err)
 			}
 			if after, _ := os.ReadFile(path); !bytes.Equal(after, c.text) {
 				t.Error("the file was changed")

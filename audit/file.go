@@ -71,36 +71,70 @@ func syncFolder(path string) error {
 }
 
 func (l *File) load() error {
-	r := bufio.NewReaderSize(l.f, maxLine+1)
-	for {
-		line, err := r.ReadSlice('\n')
-		number := l.size + 1
-		switch {
-		case err == nil:
-			line = line[:len(line)-1]
-		case errors.Is(err, io.EOF) && len(line) == 0:
-			return nil
-		case errors.Is(err, io.EOF) && isCut(line, number):
-			l.truncated = bytes.Clone(line)
-			return l.repair()
-		case errors.Is(err, io.EOF):
-			return fmt.Errorf("the audit log %s is damaged: line %d has no line feed and is not the start of entry %d", l.path, number, number)
-		case errors.Is(err, bufio.ErrBufferFull):
-			return fmt.Errorf("the audit log %s is damaged: line %d has more than %d bytes", l.path, number, maxLine)
-		default:
-			return fmt.Errorf("reading the audit log %s: line %d: %w", l.path, number, err)
-		}
-		e, err := Decode(line)
-		if err != nil {
-			return fmt.Errorf("the audit log %s is damaged: line %d: %w", l.path, number, err)
-		}
-		if e.Seq != number {
-			return fmt.Errorf("the audit log %s is damaged: line %d holds entry %d", l.path, number, e.Seq)
-		}
+	cut, err := scan(l.f, l.path, func(line []byte, _ api.AuditEntry) error {
 		if err := l.add(line); err != nil {
 			return err
 		}
 		l.ends = append(l.ends, l.end()+int64(len(line))+1)
+		return nil
+	})
+	if err != nil || cut == nil {
+		return err
+	}
+	l.truncated = cut
+	return l.repair()
+}
+
+// ReadFile returns the entries of the log at path and changes nothing, so that it
+// may be called while a gateway appends. An unfinished last line is left out. Errors
+// are those of [OpenFile], but for the lock.
+func ReadFile(path string) ([]api.AuditEntry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	var entries []api.AuditEntry
+	_, err = scan(f, path, func(_ []byte, e api.AuditEntry) error {
+		entries = append(entries, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// scan calls each for every whole line of a log, without its line feed, and returns
+// the last line if that was cut off.
+func scan(f io.Reader, path string, each func(line []byte, e api.AuditEntry) error) (cut []byte, err error) {
+	r := bufio.NewReaderSize(f, maxLine+1)
+	for number := int64(1); ; number++ {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case err == nil:
+			line = line[:len(line)-1]
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return nil, nil
+		case errors.Is(err, io.EOF) && isCut(line, number):
+			return bytes.Clone(line), nil
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("the audit log %s is damaged: line %d has no line feed and is not the start of entry %d", path, number, number)
+		case errors.Is(err, bufio.ErrBufferFull):
+			return nil, fmt.Errorf("the audit log %s is damaged: line %d has more than %d bytes", path, number, maxLine)
+		default:
+			return nil, fmt.Errorf("reading the audit log %s: line %d: %w", path, number, err)
+		}
+		e, err := Decode(line)
+		if err != nil {
+			return nil, fmt.Errorf("the audit log %s is damaged: line %d: %w", path, number, err)
+		}
+		if e.Seq != number {
+			return nil, fmt.Errorf("the audit log %s is damaged: line %d holds entry %d", path, number, e.Seq)
+		}
+		if err := each(line, e); err != nil {
+			return nil, err
+		}
 	}
 }
 

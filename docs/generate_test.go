@@ -34,7 +34,7 @@ var update = flag.Bool("update", false, "write the generated pages")
 // TestGeneratedPages holds each page against the code.
 func TestGeneratedPages(t *testing.T) {
 	for name, generate := range map[string]func(*testing.T, *page){
-		"modes.md": modesPage, "attacks.md": attacksPage, "bindings.md": bindingsPage, "ablation.md": ablationPage,
+		"modes.md": modesPage, "attacks.md": attacksPage, "bindings.md": bindingsPage, "ablation.md": ablationPage, "traceability.md": traceabilityPage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p page
@@ -382,6 +382,108 @@ func attacksPage(_ *testing.T, p *page) {
 		rows = append(rows, []string{strconv.Itoa(r.Number), r.Source, r.Title, orDash(strings.Join(by, ", ") + r.Why)})
 	}
 	p.table([]string{"incident", "report", "what went wrong", "reproduced by"}, rows)
+}
+
+// traceabilityPage writes the table of claims, after its check.
+func traceabilityPage(t *testing.T, p *page) {
+	var designs []attacks.Design
+	for _, m := range modes.All() {
+		designs = append(designs, attacks.Design{ID: m.ID, Bindings: m.Bindings.List()})
+	}
+	rows, err := attacks.Trace(attacks.All(), designs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.head("Traceability", "the claims, the catalogue and the modes")
+	p.line("What Countersign is to show, and by which variants, designs, incidents, tests and alerts: the cases of `countersign teardown`,")
+	p.line("the gaps between an approval and its execution, the checklist of a gate, and public incidents. A row is a claim and a selection")
+	p.line("of variants; everything else follows. A test fails if a cell is empty without a reason, if a variant, a twin, an incident, a case or an alert")
+	p.line("is in no row, or if a test that is named does not exist. `countersign attacks --trace` prints the table, with `--json` in full.\n")
+	p.line("*Blocked* and *let through* are predictions: a design blocks a row iff it blocks each of its attacks in each scenario; k/n says how")
+	p.line("many it lets through in some scenario. `TestMatrix` tries every variant and twin against every design and holds the ledger against this.\n")
+
+	for _, x := range []struct {
+		kind  attacks.Kind
+		title string
+	}{{attacks.KindCase, "Cases of the teardown"}, {attacks.KindGap, "Gaps"}, {attacks.KindItem, "Checklist"}} {
+		p.line("## %s\n", x.title)
+		var overview [][]string
+		var of []attacks.Row
+		for _, r := range rows {
+			if r.Kind != x.kind {
+				continue
+			}
+			of = append(of, r)
+			line := []string{r.Name, r.Text}
+			for _, c := range r.Kind.Columns() {
+				text := strings.Join(r.Cells[c], ", ")
+				if c == attacks.ColAttacks || c == attacks.ColTwins || c == attacks.ColTests {
+					text = strconv.Itoa(len(r.Cells[c]))
+				}
+				line = append(line, orDash(text))
+			}
+			overview = append(overview, line)
+		}
+		header := []string{string(x.kind), "what it says"}
+		for _, c := range x.kind.Columns() {
+			header = append(header, columnTitles[c])
+		}
+		p.table(header, overview)
+		for _, r := range of {
+			p.line("**%s**\n", r.Name)
+			for _, c := range []attacks.Column{attacks.ColAttacks, attacks.ColTwins, attacks.ColTests} {
+				if len(r.Cells[c]) > 0 {
+					p.line("- %s: %s", columnTitles[c], code(r.Cells[c]...))
+				}
+			}
+			for _, c := range x.kind.Columns() {
+				if why := r.None[c]; why != "" {
+					p.line("- no %s: %s", columnTitles[c], why)
+				}
+			}
+			p.line("")
+		}
+	}
+
+	p.line("## Incidents\n")
+	p.line("[What each is and where it was reported](attacks.md#field-incidents-reproduced).\n")
+	var table [][]string
+	for _, r := range rows {
+		if r.Kind != attacks.KindIncident {
+			continue
+		}
+		line := []string{r.Name, r.Text}
+		for _, c := range r.Kind.Columns() {
+			text := strings.Join(r.Cells[c], ", ")
+			if c == attacks.ColAttacks || c == attacks.ColTwins || c == attacks.ColTests {
+				text = code(r.Cells[c]...)
+			}
+			if why := r.None[c]; why != "" {
+				text = "none: " + why
+			}
+			line = append(line, text)
+		}
+		table = append(table, line)
+	}
+	header := []string{"incident", "what went wrong"}
+	for _, c := range attacks.KindIncident.Columns() {
+		header = append(header, columnTitles[c])
+	}
+	p.table(header, table)
+
+	p.line("## Alerts\n")
+	p.line("What an operator is called for. The last one is no line of the log: `countersign audit alerts` finds it where the log is held against the")
+	p.line("provider's ledger, in designs that let the attack through; M9 refuses what raises the others. No twin raises any.\n")
+	table = nil
+	for _, a := range attacks.Alarms() {
+		table = append(table, []string{string(a.Alert), code(a.Attacks...), code(a.Twins...)})
+	}
+	p.table([]string{"alert", "has to be raised by", "and not by, for one"}, table)
+}
+
+var columnTitles = map[attacks.Column]string{
+	attacks.ColAttacks: "attacks", attacks.ColTwins: "twins", attacks.ColBlocked: "blocked by", attacks.ColThrough: "let through by",
+	attacks.ColIncidents: "incidents", attacks.ColTests: "tests", attacks.ColAlerts: "alerts", attacks.ColClaims: "claims",
 }
 
 // notApplicable lists where variants of a family are not tried, and why.

@@ -324,7 +324,6 @@ type made struct {
 // perform makes one trial.
 func (p Plan) perform(ctx context.Context, t trial, b *baselines) made {
 	target := p.Targets[t.target]
-	tool, _ := t.scenario.Tool(t.scenario.HonestTool)
 	r := results.Record{
 		Schema: results.Schema, Target: target.ID, Attack: t.attack, Variant: t.variant.Name, Kind: t.kind, Twin: t.kind == results.Twin,
 		Scenario: t.scenario.ID, Approver: p.Approver.Name(), Seed: t.seed,
@@ -334,7 +333,7 @@ func (p Plan) perform(ctx context.Context, t trial, b *baselines) made {
 	}
 	if t.kind == results.Attack {
 		r.Predicted = results.PredictExecuted
-		if t.variant.Stopped.Holds(target.Claims, string(tool.Guarantee)) {
+		if t.variant.StoppedBy(target.Claims, t.scenario) {
 			r.Predicted = results.PredictBlocked
 		}
 	}

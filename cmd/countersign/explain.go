@@ -285,7 +285,7 @@ func prediction(m modes.Mode, v attacks.Variant, sc *scenarios.Scenario) []block
 	if strings.Contains(v.Stopped.String(), "@") {
 		b.Lines = append(b.Lines, "and the service is @"+string(tool.Guarantee)+", as to duplicates")
 	}
-	if v.Stopped.Holds(m.Bindings.List(), string(tool.Guarantee)) {
+	if v.StoppedBy(m.Bindings.List(), sc) {
 		return []block{b, {Text: "That satisfies the condition. Predicted: blocked."}}
 	}
 	return []block{b, {Text: "That does not satisfy the condition. Predicted: executed."}}

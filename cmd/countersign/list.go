@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,7 +154,7 @@ func bindingNames(bs []api.Binding) []string {
 
 func newAttacks() *cobra.Command {
 	var l listing
-	var incidents bool
+	var incidents, trace bool
 	cmd := &cobra.Command{
 		Use:   "attacks [AB…]",
 		Short: "List the attacks, what stops them, and their benign twins",
@@ -161,9 +162,12 @@ func newAttacks() *cobra.Command {
 bindings that stops each, the capabilities the adversary uses, and the source it
 is taken from. A benign twin is the same kind of flow, honest throughout: a gate
 that refuses everything fails its twins. With --incidents it lists the public
-reports of gates that failed, and what reproduces each.`,
+reports of gates that failed, and what reproduces each. With --trace it lists what
+is to be shown (the cases of the teardown, the gaps, the checklist, the incidents),
+and which variants, designs, tests and alerts show it; --json has them by name.`,
 		Example: `  countersign attacks AB4
   countersign attacks --incidents
+  countersign attacks --trace
   countersign attacks --json | jq '.[].variants[].name'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan := harness.Plan{Families: attacks.All()}
@@ -179,6 +183,15 @@ reports of gates that failed, and what reproduces each.`,
 				print = export.Table.Markdown
 			}
 			switch {
+			case trace:
+				rows, err := traceability(plan.Families)
+				if err != nil {
+					return err
+				}
+				if l.json {
+					return printJSON(w, rows)
+				}
+				return print(traceTable(rows), w)
 			case incidents:
 				found := reproductions(plan.Families, len(args) > 0)
 				if l.json {
@@ -203,6 +216,8 @@ reports of gates that failed, and what reproduces each.`,
 	}
 	l.flags(cmd)
 	cmd.Flags().BoolVar(&incidents, "incidents", false, "list public incidents and what reproduces them")
+	cmd.Flags().BoolVar(&trace, "trace", false, "list claims and what shows them")
+	cmd.MarkFlagsMutuallyExclusive("incidents", "trace")
 	return cmd
 }
 
@@ -253,6 +268,49 @@ func incidentTable(rows []incidentRow) export.Table {
 	t.Notes = append(t.Notes,
 		fmt.Sprintf("%d incidents, %d of them not reproduced.", len(rows), missing),
 		"twin: the gate of the incident refused what was honest. test: it lies below the public interface, and a test of that name shows it.")
+	return t
+}
+
+// traceability returns the rows in which some variant or twin of the families is.
+func traceability(fs []attacks.Family) ([]attacks.Row, error) {
+	var designs []attacks.Design
+	for _, m := range modes.All() {
+		designs = append(designs, attacks.Design{ID: m.ID, Bindings: m.Bindings.List()})
+	}
+	rows, err := attacks.Trace(attacks.All(), designs)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(rows, func(r attacks.Row) bool {
+		return !slices.ContainsFunc(slices.Concat(r.Cells[attacks.ColAttacks], r.Cells[attacks.ColTwins]), func(name string) bool {
+			id, _, _ := strings.Cut(name, "/")
+			return slices.ContainsFunc(fs, func(f attacks.Family) bool { return f.ID == id })
+		})
+	}), nil
+}
+
+func traceTable(rows []attacks.Row) export.Table {
+	t := export.Table{
+		Name: "traceability", Title: "Claims and what shows them", Names: 6, Fold: 72,
+		Header: []string{"claim", "attacks", "twins", "blocked by", "let through by", "alerts"},
+	}
+	for _, r := range rows {
+		name := fmt.Sprintf("%s %s", r.Kind, r.Name)
+		join := func(c attacks.Column) string { return orDash(strings.Join(r.Cells[c], ", ")) }
+		designs := func(c attacks.Column) string {
+			return orDash(strings.Join(ids(r.Cells[c], func(cell string) string { id, _, _ := strings.Cut(cell, " "); return id }), " "))
+		}
+		t.Rows = append(t.Rows, []string{name, fmt.Sprint(len(r.Cells[attacks.ColAttacks])), fmt.Sprint(len(r.Cells[attacks.ColTwins])),
+			designs(attacks.ColBlocked), designs(attacks.ColThrough), join(attacks.ColAlerts)})
+		note := fmt.Sprintf("%s: %s. Tests: %s.", name, r.Text, join(attacks.ColTests))
+		for _, c := range r.Kind.Columns() {
+			if why := r.None[c]; why != "" {
+				note += fmt.Sprintf(" No %s: %s.", c, why)
+			}
+		}
+		t.Notes = append(t.Notes, note)
+	}
+	t.Notes = append(t.Notes, "Blocked by: all the attacks, in every scenario. Let through by: some attack, in some scenario. Both are predicted from the designs' bindings.")
 	return t
 }
 

@@ -133,6 +133,7 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newFigures(),
 		newGateway(),
 		newProvider(),
+		newAudit(),
 		newAgentDojo(),
 		newVersion(),
 	)

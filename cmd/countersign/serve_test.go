@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -239,6 +240,24 @@ func TestServedGatewayExecutesOnce(t *testing.T) {
 		t.Errorf("the payment approved before the restart: %+v", out)
 	}
 	effects(2)
+
+	// What was tried is in the log, which is in use, and the ledger has nothing more.
+	ledger, err := world.Ledger(ctx)
+	must(t, err)
+	text, err := json.Marshal(ledger)
+	must(t, err)
+	file := filepath.Join(dir, "ledger.json")
+	must(t, os.WriteFile(file, text, 0o600))
+	code, out, stderr := command(t, ctx, "audit", "alerts", filepath.Join(dir, "approvals.db.audit.jsonl"), "--ledger", file, "--json")
+	var found alerts
+	must(t, json.Unmarshal([]byte(out), &found))
+	var names []api.Alert
+	for _, a := range found.Log {
+		names = append(names, a.Alert)
+	}
+	if want := []api.Alert{api.AlertSpent, api.AlertHash, api.AlertSpent}; code != 1 || !slices.Equal(names, want) || len(found.Effects) != 0 {
+		t.Errorf("exit code %d, %s: alerts %v and %v, want %v and none", code, stderr, names, found.Effects, want)
+	}
 	if code := prov.stop(); code != 0 {
 		t.Errorf("the provider stopped with %d: %s", code, prov.out)
 	}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"countersign/audit"
+	"countersign/gateway/api"
+	"countersign/results/export"
+)
+
+func newAudit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Look through the audit logs of gateways",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return errors.New("no command is given") },
+	}
+	cmd.AddCommand(newAlerts())
+	return cmd
+}
+
+// alerts are what an operator has to look at, as JSON.
+type alerts struct {
+	Log     []logAlert      `json:"log"`
+	Effects []audit.Finding `json:"effects"`
+}
+
+// A logAlert is a line of a log that has an alert.
+type logAlert struct {
+	File string `json:"file"`
+	api.AuditEntry
+}
+
+func newAlerts() *cobra.Command {
+	var ledger string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "alerts LOG…",
+		Short: "List what in audit logs an operator has to look at",
+		Long: `Alerts lists the calls for which other arguments or another service were approved,
+and the approvals that were presented after they were spent. Given the provider's
+ledger too, it finds the approvals under which more than one effect was made, which
+no gateway can see by itself.
+
+Give it the logs of all gateways that share a store. They may be in use; nothing is
+locked or changed.
+
+Exit codes: 1 there is an alert; 2 a file cannot be read, or wrong usage; else 0.`,
+		Example: `  countersign audit alerts approvals.db.audit.jsonl
+  curl -s http://127.0.0.1:8801/v1/ledger | countersign audit alerts one.jsonl two.jsonl --ledger -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found := alerts{Log: []logAlert{}, Effects: []audit.Finding{}}
+			var all []api.AuditEntry
+			for _, path := range args {
+				entries, err := audit.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				for _, e := range entries {
+					if e.Alert != "" {
+						found.Log = append(found.Log, logAlert{path, e})
+					}
+				}
+				all = append(all, entries...)
+			}
+			if ledger != "" {
+				effects, err := readLedger(cmd.InOrStdin(), ledger)
+				if err != nil {
+					return err
+				}
+				found.Effects = append(found.Effects, audit.Compare(all, effects)...)
+			}
+			w := cmd.OutOrStdout()
+			var err error
+			if asJSON {
+				err = printJSON(w, found)
+			} else {
+				err = alertTable(found, len(all), ledger != "").Text(w)
+			}
+			if err == nil && len(found.Log)+len(found.Effects) > 0 {
+				err = exitCode(1)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&ledger, "ledger", "", "file with the provider's ledger, as GET /v1/ledger answers it; - for standard input")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// readLedger reads a JSON array of effects, of which it needs some members only.
+func readLedger(stdin io.Reader, path string) ([]audit.Effect, error) {
+	read := func() ([]byte, error) { return os.ReadFile(path) }
+	if path == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(stdin) }
+	}
+	text, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the ledger: %w", err)
+	}
+	var effects []audit.Effect
+	if err := json.Unmarshal(text, &effects); err != nil {
+		return nil, fmt.Errorf("reading the ledger %s: %w", path, err)
+	}
+	for i, e := range effects {
+		if e.Seq == 0 || e.Audience == "" || e.Tool == "" {
+			return nil, hint(fmt.Errorf("reading the ledger %s: its element %d is no effect", path, i+1), "want what GET /v1/ledger of the provider answers")
+		}
+	}
+	return effects, nil
+}
+
+func alertTable(found alerts, lines int, compared bool) export.Table {
+	t := export.Table{
+		Name: "alerts", Title: fmt.Sprintf("Alerts: %d", len(found.Log)+len(found.Effects)), Names: 7, Fold: 40,
+		Header: []string{"alert", "permit", "where", "time", "caller", "service", "tool"},
+	}
+	for _, a := range found.Log {
+		t.Rows = append(t.Rows, []string{string(a.Alert), orDash(a.Permit), fmt.Sprintf("%s:%d", a.File, a.Seq), a.Time.UTC().Format(time.RFC3339),
+			orDash(a.Principal), orDash(a.Audience), orDash(a.Tool)})
+	}
+	for _, f := range found.Effects {
+		t.Rows = append(t.Rows, []string{string(f.Alert), f.Permit, "ledger:" + strings.Trim(fmt.Sprint(f.Effects), "[]"), "-", "-", "-", "-"})
+	}
+	t.Notes = []string{fmt.Sprintf("%d lines of the logs were read.", lines)}
+	if !compared {
+		t.Notes = append(t.Notes, fmt.Sprintf("Without --ledger nobody can see %q.", api.AlertTwice))
+	}
+	return t
+}
