@@ -438,7 +438,7 @@ func traceabilityPage(t *testing.T, p *page) {
 			}
 			for _, c := range x.kind.Columns() {
 				if why := r.None[c]; why != "" {
-					p.line("- no %s: %s", columnTitles[c], why)
+					p.line("- nothing under *%s*: %s", columnTitles[c], why)
 				}
 			}
 			p.line("")
