@@ -17,6 +17,7 @@ import (
 type breaking struct {
 	store.Store
 	panics, fails, lies string // operation and kind, as in "get use"
+	key                 string // of the rows to be found that are meant; empty: all
 }
 
 var errBroken = errors.New("no answer")
@@ -39,8 +40,10 @@ func (b *breaking) Get(ctx context.Context, kind, id string) (store.Row, error) 
 }
 
 func (b *breaking) Find(ctx context.Context, kind, key string) ([]store.Row, error) {
-	if err := b.at("find", kind); err != nil {
-		return nil, err
+	if b.key == "" || b.key == key {
+		if err := b.at("find", kind); err != nil {
+			return nil, err
+		}
 	}
 	return b.Store.Find(ctx, kind, key)
 }
@@ -120,6 +123,34 @@ func TestApproverWhoCannotBeLookedUp(t *testing.T) {
 	w.expect("at dispatch", w.collect(a, id), api.Refused, "duties/unknown online/unavailable", 0)
 	s.fails = ""
 	w.expect("found again", w.collect(a, id), api.Executed, "", 1)
+}
+
+// TestCredentialsCannotBeLookedUp: that is no answer to the person who asks, and not
+// the answer that there is no passkey.
+func TestCredentialsCannotBeLookedUp(t *testing.T) {
+	s := &breaking{Store: store.NewMemory()}
+	w := newWorldOn(t, "M9", s)
+	id := w.pending(w.action("pay", 1))
+	d := w.approval(id, "approver-p")
+	s.fails = "get credential"
+	if err := w.target.Decide(ctx, auth("approver-p"), d); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("a decision: %v", err)
+	}
+	s.fails, s.key = "find credential", "approver-2"
+	if _, err := w.target.View(ctx, auth("approver-p"), id); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("a view for the approvers: %v", err)
+	}
+	s.fails = ""
+	for _, p := range people() {
+		if p.Role == api.RolePerson {
+			w.removePasskeys(p.ID)
+		}
+	}
+	w.enrol(api.Principal{ID: "person-q", Role: api.RolePerson, Tenant: "tenant-1"})
+	s.fails, s.key = "find credential", "person-q"
+	if _, err := w.target.View(ctx, auth("person-q"), id); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("a view for whoever asks: %v", err)
+	}
 }
 
 // TestPartialWrites: the store takes a row and says that it did not. Nobody is

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"countersign/gateway/api"
 	"countersign/gateway/lab"
 	"countersign/gateway/store"
+	"countersign/oracles/softkey"
 	"countersign/scenarios/provider"
 )
 
@@ -21,6 +23,7 @@ type scripted struct {
 	api.Provider
 	api.Directory
 	execute, preview, lookup, resolve error
+	members                           map[string]json.RawMessage // of every reference, in place of its own
 	onExecute                         func()
 	calls                             int
 }
@@ -54,7 +57,11 @@ func (s *scripted) Resolve(ctx context.Context, kind, id string) (api.Resolution
 	if s.resolve != nil {
 		return api.Resolution{}, s.resolve
 	}
-	return s.Directory.Resolve(ctx, kind, id)
+	r, err := s.Directory.Resolve(ctx, kind, id)
+	if s.members != nil {
+		r.Members = s.members
+	}
+	return r, err
 }
 
 func newScripted(t tb, mode string) (*world, *scripted) {
@@ -255,6 +262,13 @@ func TestProposalsThatCannotBeShown(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tt.name, p, err)
 		}
 	}
+	for _, mode := range []string{"M9", "M9-render"} {
+		w, s := newScripted(t, mode)
+		s.members = map[string]json.RawMessage{"account": json.RawMessage("{")}
+		if p, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 1)); err == nil {
+			t.Errorf("%s, a directory whose answer is no JSON: %+v", mode, p)
+		}
+	}
 	w := newWorld(t, "M9")
 	if _, err := w.target.Preview(ctx, auth("agent-a"), w.action("launch", 1)); !errors.Is(err, api.ErrInvalid) {
 		t.Errorf("previewing what is no tool: %v", err)
@@ -269,6 +283,11 @@ func TestCoveredIsNotAsked(t *testing.T) {
 		p, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 2))
 		if err != nil || p.State != api.StateGranted {
 			t.Errorf("%s: %+v, %v", mode, p, err)
+		}
+		a := w.action("pay", 3)
+		a.Arguments = []byte("{")
+		if p, err := w.target.Propose(ctx, auth("agent-a"), a); !errors.Is(err, api.ErrInvalid) {
+			t.Errorf("%s, no reading: %+v, %v", mode, p, err)
 		}
 	}
 }
@@ -460,6 +479,72 @@ func TestDamagedEnvelope(t *testing.T) {
 	if _, err := w.target.View(ctx, auth("approver-p"), id); err == nil || errors.Is(err, api.ErrNotFound) {
 		t.Errorf("view: %v", err)
 	}
+}
+
+// TestDamagedUse: a permit whose use cannot be read is spent, and no result that is
+// half read is given back for it.
+func TestDamagedUse(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	d := w.approved(w.action("pay", 1))
+	w.expect("first", d, api.Executed, "", 1)
+	rows, err := s.Find(ctx, "use", "done")
+	must(t, err)
+	rows[0].Body = damaged(rows[0].Body)
+	_, err = s.Update(ctx, rows[0])
+	must(t, err)
+	w.expect("again", d, api.Refused, "seen/seen once/spent", 1)
+}
+
+// TestDamagedChallenge: a view that is to be decided with a passkey is not shown
+// without what the passkey signs.
+func TestDamagedChallenge(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	id := w.pending(w.action("pay", 1))
+	altered(t, s, "suspension", "", func(body map[string]any) { body["challenge"] = []byte("short") })
+	if v, err := w.target.View(ctx, auth("approver-p"), id); err == nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestDamagedEnrolment: that is the gateway's fault, and not the person's.
+func TestDamagedEnrolment(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	w.removePasskeys("approver-p")
+	options, err := w.target.BeginEnrolment(ctx, auth("approver-p"))
+	must(t, err)
+	_, err = s.Create(ctx, store.Row{Kind: "enrolment", ID: "no base64url!", Key: "approver-p", Body: []byte("{}")})
+	must(t, err)
+	response, err := softkey.New(origin).Register(options)
+	must(t, err)
+	if err := w.target.FinishEnrolment(ctx, auth("approver-p"), response); err == nil || errors.Is(err, api.ErrInvalid) {
+		t.Errorf("%v, want an error that is not about the response", err)
+	}
+}
+
+// TestUntracked: a design that spends nothing in the store has no use to settle there.
+func TestUntracked(t *testing.T) {
+	s := &updated{Store: store.NewMemory()}
+	w := newWorldOn(t, "M4", s)
+	d := w.approved(w.action("pay", 1))
+	s.kinds = nil
+	w.expect("dispatched", d, api.Executed, "", 1)
+	if slices.ContainsFunc(s.kinds, func(kind string) bool { return kind != "clock" }) {
+		t.Errorf("it updates %q", s.kinds)
+	}
+}
+
+// updated is a store that notes what it is asked to update.
+type updated struct {
+	store.Store
+	kinds []string
+}
+
+func (u *updated) Update(ctx context.Context, r store.Row) (store.Row, error) {
+	u.kinds = append(u.kinds, r.Kind)
+	return u.Store.Update(ctx, r)
 }
 
 // meanwhile is a store in which something happens before the second look at a

@@ -21,17 +21,17 @@ func (g *Gateway) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (
 	if len(d.Siblings) > maxSiblings {
 		return api.Outcome{}, fmt.Errorf("%w: a dispatch carries at most %d siblings", api.ErrInvalid, maxSiblings)
 	}
-	calls := append([]api.Action{d.Action}, d.Siblings...)
-	for _, a := range calls {
-		if _, err := g.tool(a); err != nil {
-			return api.Outcome{}, err
-		}
-	}
-	outcome, err := g.dispatch(ctx, caller, auth, d.Action, d.Carried, d.RequestID, false)
+	asked, err := g.tool(d.Action)
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	asked, err := g.tool(d.Action)
+	tools := make([]toolRow, len(d.Siblings))
+	for i, a := range d.Siblings {
+		if tools[i], err = g.tool(a); err != nil {
+			return api.Outcome{}, err
+		}
+	}
+	outcome, err := g.dispatch(ctx, caller, auth, d.Action, asked, d.Carried, d.RequestID, false)
 	if err != nil {
 		return api.Outcome{}, err
 	}
@@ -39,7 +39,7 @@ func (g *Gateway) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (
 		// A design that checks once a resume lets the rest of the step run with it. A
 		// call that needs no approval was no check.
 		covered := !g.mode.Has(api.BindPerCall) && outcome.Status == api.Executed && g.gated(asked.Tool, d.Action)
-		o, err := g.dispatch(ctx, caller, auth, a, d.Carried, fmt.Sprintf("%s/%d", d.RequestID, i+1), covered)
+		o, err := g.dispatch(ctx, caller, auth, a, tools[i], d.Carried, fmt.Sprintf("%s/%d", d.RequestID, i+1), covered)
 		if err != nil {
 			return api.Outcome{}, err
 		}
@@ -51,17 +51,13 @@ func (g *Gateway) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (
 const maxSiblings = 32
 
 // dispatch handles one call. covered: the gate was asked for the resume already.
-func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.Auth, a api.Action, carried api.Carried, requestID string, covered bool) (api.Outcome, error) {
-	t, err := g.tool(a)
-	if err != nil {
-		return api.Outcome{}, err
-	}
+func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.Auth, a api.Action, t toolRow, carried api.Carried, requestID string, covered bool) (api.Outcome, error) {
 	var s *modes.Situation
 	if broken := guarded(func() { s = g.situate(ctx, caller, auth, a, carried, t) }); broken != nil {
 		return api.Outcome{Status: api.Refused, Refusals: broken}, nil
 	}
 	if covered || !g.gated(t.Tool, a) {
-		if code, detail := g.disabled(ctx, caller); code != "" && !covered {
+		if code, detail := g.disabled(ctx, caller); code != "" {
 			return refusedBy(api.BindOnline, code, detail), nil
 		}
 		return g.send(ctx, s, requestID)
@@ -87,7 +83,9 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 	if err != nil { // the permit may be spent for it
 		entry.Event = "outcome:error"
 	}
-	if g.mode.Has(api.BindIdem) && (err != nil || outcome.Status == api.Executed || outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
+	// The key was used where the call is absorbed, whatever else is said of that, where
+	// idem alone refuses, and where nothing does: it is executed, or ends in an error.
+	if g.mode.Has(api.BindIdem) && (outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
 		entry.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, s.Evidence.Envelope.Permit)
 	}
 	logErr := g.log(ctx, entry)

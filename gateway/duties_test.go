@@ -2,10 +2,12 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -353,6 +355,28 @@ func TestStageDecisions(t *testing.T) {
 	must(t, w.decide(id, "approver-2", api.Approve))
 	w.removePasskeys("approver-p")
 	w.expect("the first approver removed", w.collect(a, id), api.Refused, "online/approver_removed", 0)
+}
+
+// TestStageThatCannotBeSealed: an envelope that says more than can be signed opens no
+// stage, and the suspension waits for the first one still.
+func TestStageThatCannotBeSealed(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M3", s)
+	w.needPeople("pay", 2)
+	id := w.pending(w.action("pay", 1))
+	d := w.approval(id, "approver-p")
+	altered(t, s, "suspension", "", func(body map[string]any) {
+		text, err := base64.StdEncoding.DecodeString(body["envelope"].(string))
+		must(t, err)
+		// No double has this value, so that it has no canonical form.
+		body["envelope"] = regexp.MustCompile(`"exp":\d+`).ReplaceAll(text, []byte(`"exp":9007199254740993`))
+	})
+	if err := w.target.Decide(ctx, auth("approver-p"), d); err == nil {
+		t.Error("the first stage is approved")
+	}
+	if v := w.viewed(id, "approver-2"); v.Stage != 1 {
+		t.Errorf("the stage is %d", v.Stage)
+	}
 }
 
 // TestPeopleNeeded: an approval by fewer people than the policy asks for now is

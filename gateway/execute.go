@@ -59,10 +59,9 @@ func idempotencyKey(issuer, audience, permit string) string {
 // actionDigest identifies equal actions of a tenant: audience, tool, canonical
 // arguments and what the references resolve to.
 func (g *Gateway) actionDigest(s *modes.Situation) string {
-	resolved, err := json.Marshal(s.Resolved) // members sorted by name
-	if err != nil {
-		return ""
-	}
+	// Members are sorted by name. What cannot be written is in no envelope either, so
+	// that it is neither asked for nor consumed.
+	resolved, _ := json.Marshal(s.Resolved)
 	return canonical.Digest([]byte(joined(s.Caller.Tenant, s.Action.Audience, s.Action.Tool, s.ArgsDigest, string(resolved))))
 }
 
@@ -168,11 +167,8 @@ func (g *Gateway) execute(ctx context.Context, s *modes.Situation, requestID str
 	}
 	g.record(ctx, &u, res, err)
 	outcome, err := g.answer(res, err)
-	if err == nil && outcome.Status == api.Refused && asksAgain(outcome.Refusals) {
-		t, terr := g.tool(s.Action)
-		if terr == nil {
-			return g.reask(ctx, s, t, outcome.Refusals)
-		}
+	if outcome.Status == api.Refused && asksAgain(outcome.Refusals) {
+		return g.reask(ctx, s, toolRow{s.Tool, s.ToolDigest}, outcome.Refusals)
 	}
 	return outcome, err
 }

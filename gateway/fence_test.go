@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -290,5 +291,63 @@ func TestTenantsHoldNothingBack(t *testing.T) {
 	}
 	if p, err := w.target.Propose(ctx, auth("agent-b"), a); err != nil || p.State != api.StateHeld {
 		t.Errorf("another agent's of the tenant: %+v, %v", p, err)
+	}
+}
+
+// overtaken is a store in which something happens to a use just before the next
+// update of it.
+type overtaken struct {
+	store.Store
+	do func(store.Row) error
+}
+
+func (o *overtaken) Update(ctx context.Context, r store.Row) (store.Row, error) {
+	if do := o.do; do != nil && r.Kind == "use" {
+		o.do = nil
+		if err := do(r); err != nil {
+			return store.Row{}, err
+		}
+	}
+	return o.Store.Update(ctx, r)
+}
+
+// TestTakenOver: whoever cannot note that it is about to send does not send, and
+// answers with what became of the call meanwhile, if that can be read.
+func TestTakenOver(t *testing.T) {
+	for _, tt := range []struct {
+		what, state string
+		damaged     bool
+		want        string
+	}{
+		{"another instance was done", "done", false, "absorbed []"},
+		{"another instance gave up", "failed", false, "refused [once/spent seen/seen]"},
+		{"another instance sends", "sending", false, "held [idem/in_progress]"},
+		{"done, and damaged", "done", true, "held [idem/in_progress]"},
+		{"given up, and damaged", "failed", true, "held [idem/in_progress]"},
+		{"the store fails", "", false, "held [idem/unavailable]"},
+	} {
+		s := &overtaken{Store: store.NewMemory()}
+		w := newWorldOn(t, "M9", s)
+		d := w.approved(w.action("wire", 1))
+		s.do = func(r store.Row) error {
+			if tt.state == "" {
+				return errBroken
+			}
+			var body map[string]any
+			must(t, json.Unmarshal(r.Body, &body))
+			body["state"] = tt.state
+			var err error
+			r.Body, err = json.Marshal(body)
+			must(t, err)
+			if tt.damaged {
+				r.Body = damaged(r.Body)
+			}
+			_, err = s.Store.Update(ctx, r)
+			must(t, err)
+			return nil
+		}
+		if got := w.answer(w.target, d); got != tt.want || len(w.prov.Ledger()) != 0 {
+			t.Errorf("%s: %s and %d effects, want %s and none", tt.what, got, len(w.prov.Ledger()), tt.want)
+		}
 	}
 }

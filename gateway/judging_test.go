@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"errors"
@@ -185,11 +186,13 @@ func TestThumbprint(t *testing.T) {
 		}
 		return b
 	}
-	if thumbprint(text(&key.PublicKey)) == "" {
+	public := text(&key.PublicKey)
+	if thumbprint(public) == "" {
 		t.Error("a public key has none")
 	}
 	for name, k := range map[string][]byte{
 		"nothing": nil, "no JSON": []byte("x"), "no key": []byte("{}"), "a private key": text(key), "a secret": text(seed),
+		"a key with the digest of no certificate": bytes.Replace(public, []byte("{"), []byte(`{"x5t":"AA",`), 1),
 	} {
 		if got := thumbprint(k); got != "" {
 			t.Errorf("%s has one: %s", name, got)

@@ -76,7 +76,7 @@ func (f *failing) Get(ctx context.Context, kind, id string) (store.Row, error) {
 		return r, err
 	}
 	if f.damage {
-		r.Body = []byte("{")
+		r.Body = damaged(r.Body)
 		return r, nil
 	}
 	return store.Row{}, errDisk
@@ -89,12 +89,16 @@ func (f *failing) Find(ctx context.Context, kind, key string) ([]store.Row, erro
 	}
 	if f.damage {
 		for i := range rows {
-			rows[i].Body = []byte("{")
+			rows[i].Body = damaged(rows[i].Body)
 		}
 		return rows, nil
 	}
 	return nil, errDisk
 }
+
+// damaged is a body of which only the end is lost: all that it says can be read,
+// and it must not be believed.
+func damaged(body []byte) []byte { return body[:len(body)-1] }
 
 func (f *failing) Next(ctx context.Context, name string) (int64, error) {
 	if f.hit(false, "next "+name) {

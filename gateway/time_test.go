@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"countersign/gateway/api"
+	"countersign/gateway/store"
 	"countersign/scenarios/provider"
 )
 
@@ -40,6 +41,35 @@ func TestClockSetBack(t *testing.T) {
 		w.clock.add(ttl)
 		must(t, w.decide(id, "approver-p", api.Approve))
 		w.expect(name+": caught up", w.collect(next, id), api.Executed, "", 1)
+	}
+}
+
+// TestClockFails: what a clock says with an error is no time that was seen, neither
+// in the instance nor in the store.
+func TestClockFails(t *testing.T) {
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	w.clock.stop(true)
+	w.expect("the clock is down", d, api.Held, "sender/clock expiry/clock closed/unavailable", 0)
+	w.clock.stop(false)
+	w.expect("it is back", d, api.Executed, "", 1)
+}
+
+// TestLatestTimeUnreadable: a row that cannot be read may hold a later time, so that
+// the time now does not take its place.
+func TestLatestTimeUnreadable(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", s)
+	w.pending(w.action("pay", 1))
+	row, err := s.Get(ctx, "clock", "latest")
+	must(t, err)
+	row.Body = damaged(row.Body)
+	row, err = s.Update(ctx, row)
+	must(t, err)
+	w.clock.add(time.Minute)
+	w.pending(w.action("pay", 2))
+	if now, err := s.Get(ctx, "clock", "latest"); err != nil || now.Rev != row.Rev {
+		t.Errorf("it was replaced by %s, %v", now.Body, err)
 	}
 }
 

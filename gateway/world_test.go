@@ -82,7 +82,8 @@ func records() provider.Records {
 	return provider.Records{"supplier": {"s-1": record("Brightwater", "GB33BUKB20201555555555"), "s-2": record("Northgate", "GB94BARC10201530093459")}}
 }
 
-// testClock is moved by hand.
+// testClock is moved by hand. When it is down, what it says with its error is ahead
+// of the time.
 type testClock struct {
 	mu   sync.Mutex
 	now  time.Time
@@ -93,7 +94,7 @@ func (c *testClock) Now() (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
-		return time.Time{}, errors.New("the clock is missing")
+		return c.now.Add(24 * time.Hour), errors.New("the clock is missing")
 	}
 	return c.now, nil
 }

@@ -344,7 +344,7 @@ func checkApprover(s *Situation, approver, person string, e Envelope, eligible [
 	switch {
 	case !slices.Contains(eligible, approver):
 		return "not_eligible", "the approver is not in the set of approvers"
-	case e.Type != "" && !slices.Contains(e.Approvers, approver):
+	case !slices.Contains(e.Approvers, approver):
 		return "not_asked", "the approver was not in the set of approvers when this was asked"
 	case !own:
 		return "", ""
@@ -486,7 +486,7 @@ func Disabled(ctx context.Context, r Identities, agent string) (string, string) 
 		switch p, err := r.Principal(ctx, agent); {
 		case unavailable(err):
 			return CodeUnavailable, "the register of agents cannot be read now"
-		case err != nil || p.Role != api.RoleAgent: // nobody whom anyone could disable
+		case p.Role != api.RoleAgent: // nobody whom anyone could disable, or nobody at all
 			return "", ""
 		default:
 			agent = p.ActsFor

@@ -76,6 +76,15 @@ func TestIssuedPermitsHaveOneText(t *testing.T) {
 	}
 }
 
+// TestLowS: what is no signature of P-256 becomes none.
+func TestLowS(t *testing.T) {
+	for _, text := range []string{"", "a.b.", "a.b." + encoded(make([]byte, 63)), "a.b." + encoded(make([]byte, 64)) + "!", "a.b." + encoded(make([]byte, 65))} {
+		if got, err := lowS(text); err == nil || got != "" {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
 func nothingSigned([]byte) []byte { return nil }
 
 // TestForgedPermits holds what RFC 8725 warns of against each carrier of permits.

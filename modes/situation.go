@@ -129,10 +129,8 @@ type Evidence struct {
 	RecordErr error
 }
 
-// none reports whether there is no approval, of whatever kind.
-func (e Evidence) none() bool {
-	return e.Envelope.Permit == "" && e.Envelope.Agent == "" && e.Envelope.ArgsDigest == "" && e.Approver == "" && len(e.Assertion) == 0
-}
+// none reports whether there is no approval: every one has an id, however it is carried.
+func (e Evidence) none() bool { return e.Envelope.Permit == "" }
 
 // compares lists the refusals that say how an approval differs from what holds
 // now. Where there is no approval they would mislead.
