@@ -242,27 +242,28 @@ func (g *Gateway) wait(ctx context.Context, u use) {
 	}
 }
 
-// record stores what came of a use, and reports whether it did. If the store does
-// not take it, because it is down or another instance has taken the send over, the
-// use stays open and is reconciled when it is presented again.
-func (g *Gateway) record(ctx context.Context, u *use, res api.ProviderResult, err error) bool {
+// record stores what came of a use, if that is known. If the store does not take it,
+// because it is down or another instance has taken the send over, the use stays open
+// and is reconciled when it is presented again.
+func (g *Gateway) record(ctx context.Context, u *use, res api.ProviderResult, err error) {
 	switch {
 	case uncertain(res, err):
-		return false
-	case err == nil && res.Status < 400:
-		return g.settled(ctx, u, useDone, res)
+	case err != nil:
+		g.settled(ctx, u, useFailed, res)
+	default:
+		g.settled(ctx, u, became(res), res)
 	}
-	return g.settled(ctx, u, useFailed, res)
 }
 
-// recordFound stores what a look-up found.
-func (g *Gateway) recordFound(ctx context.Context, u *use, res api.ProviderResult) bool {
+// became is the state of a use that the provider has an answer for on record.
+func became(res api.ProviderResult) string {
 	if res.Status >= 400 {
-		return g.settled(ctx, u, useFailed, res)
+		return useFailed
 	}
-	return g.settled(ctx, u, useDone, res)
+	return useDone
 }
 
+// settled stores the end of a use, and reports whether it did.
 func (g *Gateway) settled(ctx context.Context, u *use, state string, res api.ProviderResult) bool {
 	if u.row.ID == "" {
 		return false
@@ -321,7 +322,7 @@ func (g *Gateway) reconcile(ctx context.Context, s *modes.Situation, u use, owne
 	case err != nil:
 		return heldBy(api.BindIdem, modes.CodeUnavailable, "the provider does not answer look-ups now"), nil
 	case found:
-		g.recordFound(ctx, &u, res)
+		g.settled(ctx, &u, became(res), res)
 		if res.Status >= 400 {
 			return api.Outcome{}, fmt.Errorf("%w: the provider failed with status %d and made no effect", api.ErrUnavailable, res.Status)
 		}
@@ -394,7 +395,7 @@ func (g *Gateway) unreconciled(ctx context.Context, digest, before string) (use,
 			return use{}, false, err
 		}
 		u.row = row
-		if i >= from && u.open() && !g.settle(ctx, u) {
+		if i >= from && !g.settle(ctx, u) { // by their action only open ones are found
 			return u, true, nil
 		}
 	}
@@ -410,7 +411,7 @@ func (g *Gateway) settle(ctx context.Context, u use) bool {
 			return false
 		}
 		if found {
-			return g.recordFound(ctx, &u, res)
+			return g.settled(ctx, &u, became(res), res)
 		}
 	}
 	return !g.underWay(u) && g.settled(ctx, &u, useFailed, api.ProviderResult{})

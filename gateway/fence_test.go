@@ -11,6 +11,7 @@ import (
 	"countersign/gateway/api"
 	"countersign/gateway/lab"
 	"countersign/gateway/store"
+	"countersign/scenarios/provider"
 )
 
 // TestRequestStillUnderWay: the network keeps a request and tells the gate nothing.
@@ -349,5 +350,131 @@ func TestTakenOver(t *testing.T) {
 		if got := w.answer(w.target, d); got != tt.want || len(w.prov.Ledger()) != 0 {
 			t.Errorf("%s: %s and %d effects, want %s and none", tt.what, got, len(w.prov.Ledger()), tt.want)
 		}
+	}
+}
+
+// TestWhatWaits: a use says that nobody is sending it only while nothing was sent,
+// and says it once.
+func TestWhatWaits(t *testing.T) {
+	s := &updated{Store: store.NewMemory()}
+	w := newWorldOn(t, "M9", s)
+	d := w.approved(w.action("wire", 1))
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}))
+	w.answer(w.target, d)
+	w.clock.add(gateway.SendLease)
+	w.prov.onLookup = func() { w.lab.Fault(api.DepPolicy, api.FaultDown) }
+	if got := w.answer(w.target, d); got != "held [online/unavailable]" {
+		t.Error(got)
+	}
+	for _, r := range s.rows {
+		if strings.Contains(string(r.Body), `"state":"sending"`) && strings.Contains(string(r.Body), `"waits"`) {
+			t.Errorf("what was sent waits: %s", r.Body)
+		}
+	}
+
+	b := &breaking{Store: store.NewMemory()}
+	s = &updated{Store: b}
+	w = newWorldOn(t, "M9", s)
+	d = w.approved(w.action("wire", 1))
+	s.rows = nil
+	w.lab.At(api.StepConsumed, func(context.Context) error { b.fails = "get revocation"; return nil })
+	for range 2 {
+		if got := w.answer(w.target, d); got != "held [online/unavailable]" {
+			t.Error(got)
+		}
+	}
+	if len(s.rows) != 1 || !strings.Contains(string(s.rows[0].Body), `"waits":true`) {
+		t.Errorf("what waits was updated %d times: %+v", len(s.rows), s.rows)
+	}
+}
+
+// TestNotSentAgainWithoutAuthority: a lost request may be repeated where the
+// provider makes one effect of both, and only while authority holds.
+func TestNotSentAgainWithoutAuthority(t *testing.T) {
+	w := newWorld(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropRequest}))
+	w.prov.onLookup = func() {
+		must(t, w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-a"}))
+	}
+	w.expect("disabled meanwhile", d, api.Held, "online/agent_disabled", 0)
+}
+
+// TestFailureOnRecord: what the provider has on record as failed made no effect: the
+// caller is told so, and an equal call may be asked for.
+func TestFailureOnRecord(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		w := newWorld(t, "M9")
+		d := w.approved(w.action("pay", 1))
+		must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultError}))
+		if crash {
+			w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
+		}
+		if _, err := w.present(w.target, "agent-a", d); err == nil || !crash && !strings.Contains(err.Error(), "made no effect") {
+			t.Errorf("crash %v: %v", crash, err)
+		}
+		w.pending(w.action("pay", 1))
+	}
+}
+
+// TestUnknownIsNotRecorded: a design that does not reconcile still notes nothing that
+// it does not know.
+func TestUnknownIsNotRecorded(t *testing.T) {
+	s := &updated{Store: store.NewMemory()}
+	w := newWorldOn(t, "M9-idem", s)
+	d := w.approved(w.action("wire", 1))
+	s.rows = nil
+	must(t, w.prov.Inject(provider.Fault{Kind: provider.FaultDropResponse}, provider.Fault{Kind: provider.FaultDropResponse}))
+	if got := w.answer(w.target, d); got != "!" || len(s.rows) != 0 {
+		t.Errorf("%s, and the store is told %+v", got, s.rows)
+	}
+}
+
+// TestWithheld: what was spent and is not sent is held where it can still proceed,
+// and refused otherwise; whoever cannot note that it ended leaves it open.
+func TestWithheld(t *testing.T) {
+	ended := func(w *world) { w.clock.add(ttl) }
+	unknown := func(w *world) { w.clock.stop(true) }
+	for _, tt := range []struct {
+		mode  string
+		what  func(w *world)
+		fails bool // the store, to note it
+		want  string
+	}{
+		{"M9", unknown, false, "held [expiry/clock]"},
+		{"M9-idem", unknown, false, "refused [expiry/clock]"}, // spent, and nothing finds out what became of it
+		{"M9-once", unknown, false, "held [expiry/clock]"},
+		{"M9-once-idem", unknown, false, "held [expiry/clock]"}, // nothing is spent
+		{"M9", ended, false, "refused [expiry/expired]"},
+		{"M9", ended, true, "held [expiry/expired]"},
+		{"M9-once-idem", ended, false, "refused [expiry/expired]"},
+	} {
+		s := &overtaken{Store: store.NewMemory()}
+		w := newWorldOn(t, tt.mode, s)
+		d := w.approved(w.action("wire", 1))
+		w.lab.At(api.StepConsumed, func(context.Context) error {
+			tt.what(w)
+			if tt.fails {
+				s.do = func(store.Row) error { return errBroken }
+			}
+			return nil
+		})
+		if got := w.answer(w.target, d); got != tt.want || len(w.prov.Ledger()) != 0 {
+			t.Errorf("%s: %s and %d effects, want %s and none", tt.mode, got, len(w.prov.Ledger()), tt.want)
+		}
+	}
+}
+
+// TestDoneStaysDone: a later presentation that is withheld says nothing of an earlier
+// one that was executed.
+func TestDoneStaysDone(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9-once-seen", s)
+	d := w.approved(w.action("wire", 1))
+	w.expect("first", d, api.Executed, "", 1)
+	w.lab.At(api.StepConsumed, func(context.Context) error { w.clock.add(ttl); return nil })
+	w.expect("withheld", d, api.Refused, "expiry/expired", 1)
+	if rows, err := s.Find(ctx, "use", "done"); err != nil || len(rows) != 1 {
+		t.Errorf("%d uses are done, %v", len(rows), err)
 	}
 }
