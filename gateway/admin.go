@@ -62,7 +62,7 @@ func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error 
 		}
 		return g.registry.changePolicy(ctx, func(p *modes.Policy) { p.Version = e.Value })
 	case api.EventRiskLabel:
-		if e.Value == "" || subject == "" {
+		if e.Value == "" {
 			return fmt.Errorf("%w: a risk label names the tool and the label", api.ErrInvalid)
 		}
 		if !g.hasTool(subject) {
@@ -135,7 +135,7 @@ func (g *Gateway) enrol(ctx context.Context, p *api.Principal) error {
 	if p == nil {
 		return fmt.Errorf("%w: no principal is given", api.ErrInvalid)
 	}
-	if p.Token != "" && len(p.Token) < minTokenBytes {
+	if len(p.Token) < minTokenBytes {
 		return fmt.Errorf("%w: the token of %q has fewer than %d bytes, so that it could be guessed", api.ErrInvalid, p.ID, minTokenBytes)
 	}
 	if len(p.Key) > 0 && thumbprint(p.Key) == "" {
