@@ -106,6 +106,14 @@ func TestSiblingsAreChecked(t *testing.T) {
 	if o, err := w.present(w.target, "agent-a", d); !errors.Is(err, api.ErrUnavailable) {
 		t.Errorf("a sibling at which the provider fails: %+v, %v", o, err)
 	}
+	d = w.approved(w.action("pay", 1))
+	d.Siblings = []api.Action{w.action("pay", 3)}
+	w.prov.onExecute = func(api.ProviderRequest) error {
+		return w.target.Admin(ctx, auth("admin"), api.Event{Kind: api.EventDisableAgent, Subject: "agent-a"})
+	}
+	if o := w.dispatch(d); o.Status != api.Executed || codes(o.Siblings[0].Refusals) != "online/agent_disabled" {
+		t.Errorf("a sibling of an agent that was disabled meanwhile: %+v", o)
+	}
 }
 
 // TestAuditKey: the log names the provider's key where one was used, and there alone.
