@@ -87,6 +87,9 @@ func TestSiblingsAreChecked(t *testing.T) {
 	if o := w.dispatch(api.Dispatch{Action: w.action("read", 1), Siblings: reads[1:]}); len(o.Siblings) != 32 {
 		t.Errorf("32 siblings: %+v", o)
 	}
+	if o, err := w.present(w.target, "agent-a", api.Dispatch{Action: w.action("launch", 1)}); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("what is no tool: %+v, %v", o, err)
+	}
 	d := w.approved(w.action("pay", 1))
 	d.Siblings = []api.Action{w.action("launch", 1)}
 	if _, err := w.present(w.target, "agent-a", d); !errors.Is(err, api.ErrInvalid) || len(w.prov.Ledger()) != 0 {
@@ -488,19 +491,23 @@ func TestDamagedEnvelope(t *testing.T) {
 	}
 }
 
-// TestDamagedUse: a permit whose use cannot be read is spent, and no result that is
-// half read is given back for it.
+// TestDamagedUse: nothing is sent for a permit whose use cannot be read, and no result
+// that is half read is given back for it.
 func TestDamagedUse(t *testing.T) {
-	s := store.NewMemory()
-	w := newWorldOn(t, "M9", s)
-	d := w.approved(w.action("pay", 1))
-	w.expect("first", d, api.Executed, "", 1)
-	rows, err := s.Find(ctx, "use", "done")
-	must(t, err)
-	rows[0].Body = damaged(rows[0].Body)
-	_, err = s.Update(ctx, rows[0])
-	must(t, err)
-	w.expect("again", d, api.Refused, "seen/seen once/spent", 1)
+	for mode, want := range map[string]string{"M9": "refused [once/spent seen/seen]", "M9-once-seen": "held [idem/unavailable]"} {
+		s := store.NewMemory()
+		w := newWorldOn(t, mode, s)
+		d := w.approved(w.action("pay", 1))
+		w.expect(mode+", first", d, api.Executed, "", 1)
+		rows, err := s.Find(ctx, "use", "done")
+		must(t, err)
+		rows[0].Body = damaged(rows[0].Body)
+		_, err = s.Update(ctx, rows[0])
+		must(t, err)
+		if got := w.answer(w.target, d); got != want || len(w.prov.Ledger()) != 1 {
+			t.Errorf("%s, again: %s and %d effects, want %s and one", mode, got, len(w.prov.Ledger()), want)
+		}
+	}
 }
 
 // TestDamagedChallenge: a view that is to be decided with a passkey is not shown

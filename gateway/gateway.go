@@ -204,10 +204,13 @@ func (g *Gateway) now() (now, highWater time.Time, err error) {
 	now, err = g.d.Clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err == nil && now.After(g.highWater) {
+	if err != nil { // what comes with it is no time
+		return time.Time{}, g.highWater, err
+	}
+	if now.After(g.highWater) {
 		g.highWater = now
 	}
-	return now, g.highWater, err
+	return now, g.highWater, nil
 }
 
 // clockGrain is how far the time has to move before it is stored again. A clock
