@@ -119,7 +119,8 @@ func TestSiblingsAreChecked(t *testing.T) {
 	}
 }
 
-// TestAuditKey: the log names the provider's key where one was used, and there alone.
+// TestAuditKey: the log names the provider's key where one was used, and there alone;
+// it names a permit wherever one was presented.
 func TestAuditKey(t *testing.T) {
 	for _, tt := range []struct {
 		mode, what string
@@ -139,8 +140,8 @@ func TestAuditKey(t *testing.T) {
 		w := newWorld(t, tt.mode)
 		tt.do(w)
 		es := w.entries()
-		if last := es[len(es)-1]; last.Status != tt.status || (last.Key != "") != tt.named {
-			t.Errorf("%s: %s, key %q", tt.what, last.Status, last.Key)
+		if last := es[len(es)-1]; last.Status != tt.status || (last.Key != "") != tt.named || (last.Permit != "") != (tt.what != "refused") {
+			t.Errorf("%s: %s, key %q, permit %q", tt.what, last.Status, last.Key, last.Permit)
 		}
 	}
 }

@@ -177,10 +177,14 @@ func TestForgedPermits(t *testing.T) {
 func TestKeysFrom(t *testing.T) {
 	secret := make([]byte, 32)
 	p384 := must(ecdsa.GenerateKey(elliptic.P384(), nil))
+	offCurve := *fixedKey(1)
+	//lint:ignore SA1019 an invalid key is what is wanted
+	offCurve.PublicKey.Y = offCurve.PublicKey.X
 	for name, err := range map[string]error{
 		"no issuer":     errOf(KeysFrom("", fixedKey(1), secret)),
 		"no key":        errOf(KeysFrom(testIssuer, nil, secret)),
 		"another curve": errOf(KeysFrom(testIssuer, p384, secret)),
+		"off the curve": errOf(KeysFrom(testIssuer, &offCurve, secret)),
 		"short secret":  errOf(KeysFrom(testIssuer, fixedKey(1), secret[1:])),
 	} {
 		if err == nil || !strings.HasPrefix(err.Error(), "gateway keys: ") {
