@@ -28,7 +28,7 @@ const (
 // Find is honest about what it was given: members taken from the request stay
 // unverified until a check has passed.
 type carrier interface {
-	Issue(k *Keys, a Approval, e Envelope) (api.Carried, error)
+	Issue(m Mode, k *Keys, a Approval, e Envelope) (api.Carried, error)
 	Find(s *Situation) Evidence
 }
 
@@ -68,7 +68,7 @@ func Issue(m Mode, k *Keys, a Approval) (api.Carried, error) {
 	if err != nil {
 		return api.Carried{}, fmt.Errorf("issuing for mode %s: %w", m.ID, err)
 	}
-	return c.Issue(k, a, e)
+	return c.Issue(m, k, a, e)
 }
 
 // Covered reports whether earlier authority already covers a proposal, so that
@@ -110,13 +110,13 @@ func fromStore(s *Situation, a Approval, err error) Evidence {
 
 type nothing struct{}
 
-func (nothing) Issue(*Keys, Approval, Envelope) (api.Carried, error) { return api.Carried{}, nil }
-func (nothing) Find(*Situation) Evidence                             { return Evidence{RecordErr: api.ErrNotFound} }
+func (nothing) Issue(Mode, *Keys, Approval, Envelope) (api.Carried, error) { return api.Carried{}, nil }
+func (nothing) Find(*Situation) Evidence                                   { return Evidence{RecordErr: api.ErrNotFound} }
 
 // flag: the worker is told yes, and says so when it resumes.
 type flag struct{}
 
-func (flag) Issue(_ *Keys, a Approval, _ Envelope) (api.Carried, error) {
+func (flag) Issue(_ Mode, _ *Keys, a Approval, _ Envelope) (api.Carried, error) {
 	return api.Carried{Approved: a.Verdict == api.Approve}, nil
 }
 func (flag) Find(*Situation) Evidence { return Evidence{RecordErr: api.ErrNotFound} }
@@ -126,7 +126,7 @@ type stored struct {
 	find func(*Situation) (Approval, error)
 }
 
-func (stored) Issue(*Keys, Approval, Envelope) (api.Carried, error) { return api.Carried{}, nil }
+func (stored) Issue(Mode, *Keys, Approval, Envelope) (api.Carried, error) { return api.Carried{}, nil }
 
 func (c stored) Find(s *Situation) Evidence {
 	if !s.Mode.Has(api.BindRecord) {
@@ -139,7 +139,7 @@ func (c stored) Find(s *Situation) Evidence {
 // ticket: the id of the approval is transported and looked up.
 type ticket struct{}
 
-func (ticket) Issue(_ *Keys, a Approval, _ Envelope) (api.Carried, error) {
+func (ticket) Issue(_ Mode, _ *Keys, a Approval, _ Envelope) (api.Carried, error) {
 	return api.Carried{Approval: a.ID}, nil
 }
 
@@ -156,11 +156,11 @@ func (ticket) Find(s *Situation) Evidence {
 
 // permit: a token carries its own claims.
 type permit struct {
-	issue func(*Keys, Approval, Envelope) (string, error)
+	issue func(*Keys, Mode, Envelope) (string, error)
 }
 
-func (c permit) Issue(k *Keys, a Approval, e Envelope) (api.Carried, error) {
-	p, err := c.issue(k, a, e)
+func (c permit) Issue(m Mode, k *Keys, _ Approval, e Envelope) (api.Carried, error) {
+	p, err := c.issue(k, m, e)
 	return api.Carried{Permit: p}, err
 }
 
@@ -184,7 +184,7 @@ func (c permit) Find(s *Situation) Evidence {
 // envelope is the one carried, worth as much as the checks make it.
 type bound struct{}
 
-func (bound) Issue(k *Keys, a Approval, _ Envelope) (api.Carried, error) {
+func (bound) Issue(_ Mode, k *Keys, a Approval, _ Envelope) (api.Carried, error) {
 	p, err := k.signES256(a.EnvelopeText, permitType)
 	return api.Carried{Approval: a.ID, Permit: p, Assertion: a.Assertion}, err
 }

@@ -45,7 +45,7 @@ func (s Set) String() string {
 // A Mode is one complete approval design: a set of bindings and a way in which
 // the approval travels from decision to dispatch. The zero value refuses.
 type Mode struct {
-	ID   string // M0 … M9, or a composed name
+	ID   string // M0 … M9, one of Beside, or a composed name
 	Name string
 	// Title says in a sentence what the design does.
 	Title string
@@ -55,6 +55,11 @@ type Mode struct {
 	Bindings   Set
 	// Note says what a reader would otherwise take for an oversight.
 	Note string
+	// Group is the table in which the mode is reported.
+	Group Group
+	// Clauses say for each binding where a published text requires it; nil unless the
+	// mode is made of one.
+	Clauses []Clause
 }
 
 // Has reports whether the mode enforces b.
@@ -78,9 +83,9 @@ func (m Mode) Without(bs ...api.Binding) Mode {
 	return out
 }
 
-// Get returns the mode of the table [All] with the given id or name, and accepts
-// the ablation form "M9-args-once".
-func Get(id string) (Mode, error) { return Table(All()).Get(id) }
+// Get returns the mode of [Named] with the given id or name, and accepts the
+// ablation form "M9-args-once".
+func Get(id string) (Mode, error) { return Named().Get(id) }
 
 // All returns the table of the modes: the control M0 and the nine designs.
 func All() []Mode {

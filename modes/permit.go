@@ -122,7 +122,7 @@ type confirm struct {
 	Thumbprint string `json:"jkt"` // RFC 9449 section 6
 }
 
-func (k *Keys) issueJWT(_ Approval, e Envelope) (string, error) {
+func (k *Keys) issueJWT(_ Mode, e Envelope) (string, error) {
 	c := claims{Issuer: e.Issuer, Subject: e.Agent, Audience: e.Audience, Tenant: e.Tenant, NotBefore: e.NotBefore, Expiry: e.ExpiresAt, ID: e.Permit}
 	if e.AgentKey != "" {
 		c.Confirm = &confirm{e.AgentKey}
@@ -134,11 +134,15 @@ func (k *Keys) issueJWT(_ Approval, e Envelope) (string, error) {
 	return k.signES256(text, jwtType)
 }
 
-func (k *Keys) issueMAC(_ Approval, e Envelope) (string, error) {
-	text, err := json.Marshal(claims{
+func (k *Keys) issueMAC(m Mode, e Envelope) (string, error) {
+	c := claims{
 		Issuer: e.Issuer, Subject: e.Agent, NotBefore: e.NotBefore, Expiry: e.ExpiresAt,
 		Call: e.Call, Tool: e.Tool, Args: e.ArgsDigest,
-	})
+	}
+	if m.Has(api.BindSeen) || m.Has(api.BindIdem) || m.Has(api.BindOnline) { // what is looked up needs an identifier
+		c.ID = e.Permit
+	}
+	text, err := json.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("issuing a permit: %w", err)
 	}

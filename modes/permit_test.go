@@ -307,6 +307,28 @@ func TestIssue(t *testing.T) {
 	}
 }
 
+// TestIssueIdentifier: a permit has an identifier where something looks it up, and
+// only there.
+func TestIssueIdentifier(t *testing.T) {
+	c := theCast()
+	a := Approval{ID: "id", Verdict: api.Approve, EnvelopeText: must(c.envelope().Text())}
+	withdrawn := mode("M7")
+	withdrawn.Bindings = NewSet(append(withdrawn.Bindings.List(), api.BindOnline)...)
+	for _, tt := range []struct {
+		m    Mode
+		want bool
+	}{{mode("M4"), true}, {mode("M7"), false}, {mode("M7+").Without(api.BindIdem), true}, {mode("M7+").Without(api.BindOnce), true},
+		{mode("M7+").Without(api.BindOnce, api.BindIdem), false}, {withdrawn, true}} {
+		got, err := Issue(tt.m, c.keys, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if payload := string(must(UnverifiedPayload(got.Permit))); strings.Contains(payload, `"jti"`) != tt.want {
+			t.Errorf("%s with %s issues %s", tt.m.ID, tt.m.Bindings, payload)
+		}
+	}
+}
+
 // FuzzPermit: nothing that was not signed is accepted, and nothing panics.
 func FuzzPermit(f *testing.F) {
 	c := theCast()
