@@ -66,7 +66,11 @@ func HeatMap(a *results.Analysis) (Drawing, error) {
 	benignX := cellWidth*vg.Length(len(a.Attacks)) + benignGap
 	for i, r := range a.Rows {
 		y := cellHeight * vg.Length(i)
-		names[i] = plain(r.Target.ID+"  "+r.Target.Name, 30)
+		name := r.Target.ID
+		if r.Target.Name != name {
+			name += "  " + r.Target.Name
+		}
+		names[i] = plain(name, 30)
 		longest = max(longest, style(10, ink).Width(names[i]))
 		for j, c := range r.Cells {
 			cells = append(cells, cell{cellWidth * vg.Length(j), y, c.Success, attackScale})

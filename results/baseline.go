@@ -151,6 +151,22 @@ func BaselineOf(records iter.Seq2[Record, error], c Catalogue) (*Baseline, error
 	return b, nil
 }
 
+// Count counts the variants of one kind of a target, of one attack or, for an empty
+// one, of all: of n, k executed in some scenario, or, where the kind is benign,
+// completed in every one.
+func (b *Baseline) Count(target, attack string, kind Kind) (k, n int) {
+	for _, e := range b.Entries {
+		if e.Target != target || e.Kind != kind || attack != "" && e.Attack != attack {
+			continue
+		}
+		n++
+		if kind == Attack && e.Observed[Executed] > 0 || kind != Attack && e.good() == e.trials() {
+			k++
+		}
+	}
+	return k, n
+}
+
 // firstEntryLine is the line of the first entry in the file.
 const firstEntryLine = 7
 

@@ -27,6 +27,8 @@ type TargetInfo struct {
 	Name       string   `json:"name"`
 	Bindings   []string `json:"bindings"`    // claimed, in the order of the documentation
 	ModelledOn string   `json:"modelled_on"` // the published design it follows; may be empty
+	// Group is the heading of the table that the row is in; empty for the main table.
+	Group string `json:"group,omitempty"`
 }
 
 // An AttackInfo is one column of the tables.

@@ -29,6 +29,7 @@ type Target struct {
 	ID         string
 	Name       string
 	ModelledOn string
+	Group      string // results.TargetInfo.Group
 	Deploy     api.Factory
 	// Claims are the bindings the target says it enforces. Nil: ask the target.
 	Claims []api.Binding
@@ -190,7 +191,7 @@ func (p Plan) Catalogue() results.Catalogue {
 		}
 	}
 	for _, t := range p.Targets {
-		c.Targets = append(c.Targets, results.TargetInfo{ID: t.ID, Name: t.Name, ModelledOn: t.ModelledOn, Bindings: names(t.Claims)})
+		c.Targets = append(c.Targets, results.TargetInfo{ID: t.ID, Name: t.Name, ModelledOn: t.ModelledOn, Group: t.Group, Bindings: names(t.Claims)})
 	}
 	for _, f := range p.Families {
 		info := results.AttackInfo{ID: f.ID, Title: f.Title, MainBinding: string(f.Main)}

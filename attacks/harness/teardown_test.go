@@ -50,12 +50,15 @@ func TestTeardown(t *testing.T) {
 	want := map[string]string{
 		"M0": "[9]", "M1": "[9]", "M2": "[9]", "M3": "[9]", "M4": "[5 9]", "M5": "[5 9]", "M6": "[9]", "M7": "[9]", "M8": "[4 5 7 9]",
 		"M9": "[1 2 3 4 5 6 7 8 9]", "M9-refs": "[1 3 4 5 6 7 8 9]", "M9-args": "[2 3 4 5 6 7 8 9]",
+		"M4+": "[4 5 7 8 9]", "M8+": "[4 5 7 8 9]", "RAR": "[5 9]", "PSD2.whole": "[3 4 6 7 9]", "SPC": "[9]",
 	}
 	var targets []harness.Target
 	for _, m := range modes.All() {
 		targets = append(targets, target(m))
 	}
-	targets = append(targets, target(mode(t, "M9-refs")), target(mode(t, "M9-args")))
+	for _, id := range []string{"M9-refs", "M9-args", "M4+", "M8+", "RAR", "PSD2.whole", "SPC"} {
+		targets = append(targets, target(mode(t, id)))
+	}
 	for _, r := range tearDown(t, 0, targets...) {
 		if got := passing(r); got != want[r.Target] {
 			t.Errorf("%s passes %s, want %s", r.Target, got, want[r.Target])

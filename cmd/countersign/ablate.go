@@ -52,8 +52,13 @@ func (c composing) table() (table modes.Table, further []modes.Mode, err error) 
 		}
 		further = append(further, m)
 	}
-	table, err = modes.Table(modes.All()).With(further...)
+	table, err = modes.Named().With(further...)
 	return table, further, err
+}
+
+// target deploys a mode; the harness does not learn what it is made of.
+func target(m modes.Mode) harness.Target {
+	return harness.Target{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Group: string(m.Group), Deploy: lab.Deploy(m)}
 }
 
 // ablating are the flags of an ablation.
@@ -66,11 +71,12 @@ func (a *ablating) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.ablate, "ablate", "", "take this mode apart instead of trying --modes: without each binding, then by minimal cuts")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print the ablation as JSON")
 	cmd.MarkFlagsMutuallyExclusive("ablate", "modes")
+	cmd.MarkFlagsMutuallyExclusive("ablate", "beside")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 }
 
-// choose returns the modes to run: those named and all further ones, or a mode
-// and what is left of it without each binding. further are the ids of the
+// choose returns the modes to run: those named, those beside the main table if asked
+// for, and all further ones, or a mode and what is left of it without each binding. further are the ids of the
 // composed ones among them.
 func (o runOptions) choose() (chosen []modes.Mode, further []string, err error) {
 	if o.json && o.ablate == "" {
@@ -106,13 +112,16 @@ func (o runOptions) choose() (chosen []modes.Mode, further []string, err error) 
 			return nil, nil, err
 		}
 	}
-	for _, m := range composed {
+	more := composed
+	if o.beside {
+		more = append(modes.Beside(), composed...)
+	}
+	for _, m := range more {
 		if !slices.ContainsFunc(chosen, func(c modes.Mode) bool { return c.ID == m.ID }) {
 			chosen = append(chosen, m)
 		}
-		further = append(further, m.ID)
 	}
-	return chosen, further, nil
+	return chosen, ids(composed, func(m modes.Mode) string { return m.ID }), nil
 }
 
 // requireDesign refuses a composed mode that is no design.

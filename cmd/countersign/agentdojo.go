@@ -18,7 +18,6 @@ import (
 
 	"countersign/agentdojo"
 	"countersign/attacks/harness"
-	"countersign/gateway/lab"
 	"countersign/modes"
 	"countersign/oracles"
 	"countersign/results"
@@ -164,7 +163,7 @@ func (o replayOptions) replay() (r harness.Replay, inputs map[string]string, err
 		if err != nil {
 			return r, nil, hint(err, "countersign modes lists them with their bindings")
 		}
-		r.Targets = append(r.Targets, harness.Target{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Deploy: lab.Deploy(m)})
+		r.Targets = append(r.Targets, target(m))
 	}
 	if o.catalogue, err = sharedFile(o.catalogue, "catalogue_v1.1.2.json"); err != nil {
 		return r, nil, hint(err, "name the benchmark's catalogue with --catalogue FILE, or the shared data with COUNTERSIGN_SHARED")

@@ -16,7 +16,6 @@ import (
 	"countersign/attacks/harness"
 	"countersign/attacks/referee"
 	"countersign/gateway/api"
-	"countersign/gateway/lab"
 	"countersign/gateway/viewing"
 	"countersign/modes"
 	"countersign/results"
@@ -151,7 +150,7 @@ func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Var
 	}
 	f.Variants, f.Twins = only(f.Variants), only(f.Twins)
 	p := harness.Plan{
-		Targets:  []harness.Target{{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Deploy: lab.Deploy(m)}},
+		Targets:  []harness.Target{target(m)},
 		Families: []attacks.Family{f}, Scenarios: []*scenarios.Scenario{sc}, Seeds: []uint64{seed}, Approver: matrixApprover(), Parallel: 1,
 	}
 	if err := p.Prepare(ctx); err != nil {

@@ -36,6 +36,9 @@ type modeRow struct {
 	Carrier    string        `json:"carrier"`
 	Bindings   []api.Binding `json:"bindings"`
 	Note       string        `json:"note,omitempty"`
+	Group      modes.Group   `json:"group,omitempty"` // heading of the table that reports it; empty for the main one
+	// Clauses are of modes that are made of a published text.
+	Clauses []modes.Clause `json:"clauses,omitempty"`
 }
 
 func newModes() *cobra.Command {
@@ -45,10 +48,13 @@ func newModes() *cobra.Command {
 		Use:   "modes [MODE…]",
 		Short: "List the approval designs and their bindings",
 		Long: `Modes lists the control M0 and the approval designs: what each models, how
-its approval travels, and which bindings it checks. It also describes ablations,
-such as M9-args, the reference design without the binding args.`,
+its approval travels, and which bindings it checks. Tables of their own have M1 to
+M8 with hygiene (M4+) and published descriptions, whose sources are named binding
+for binding when one is asked for. It also describes ablations, such as M9-args,
+the reference design without the binding args.`,
 		Example: `  countersign modes
   countersign modes M9-args-once
+  countersign modes M4 M4+ RAR
   countersign modes --compose mine=record,args,once mine-once
   countersign modes --markdown    the grid of modes and bindings`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,17 +74,44 @@ such as M9-args, the reference design without the binding args.`,
 				all = append(all, m)
 			}
 			w := cmd.OutOrStdout()
-			switch {
-			case l.json:
+			if l.json {
 				rows := []modeRow{}
 				for _, m := range all {
-					rows = append(rows, modeRow{m.ID, m.Name, m.Title, m.ModelledOn, string(m.Carrier), append([]api.Binding{}, m.Bindings.List()...), m.Note})
+					rows = append(rows, modeRow{m.ID, m.Name, m.Title, m.ModelledOn, string(m.Carrier), append([]api.Binding{}, m.Bindings.List()...), m.Note, m.Group, m.Clauses})
 				}
 				return printJSON(w, rows)
-			case l.markdown:
-				return modeGrid(all).Markdown(w)
 			}
-			return modeTable(all).Text(w)
+			var tables []export.Table
+			for _, g := range modes.Groups() {
+				in := slices.DeleteFunc(slices.Clone(all), func(m modes.Mode) bool { return m.Group != g })
+				switch {
+				case len(in) == 0:
+				case l.markdown:
+					tables = append(tables, modeGrid(in))
+				default:
+					tables = append(tables, modeTable(in))
+				}
+			}
+			for _, m := range all {
+				if len(args) > 0 && m.Clauses != nil {
+					tables = append(tables, clauseTable(m))
+				}
+			}
+			for i, t := range tables {
+				write := t.Text
+				if l.markdown {
+					write = t.Markdown
+				}
+				if i > 0 {
+					if _, err := fmt.Fprintln(w); err != nil {
+						return err
+					}
+				}
+				if err := write(w); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	l.flags(cmd)
@@ -86,9 +119,32 @@ such as M9-args, the reference design without the binding args.`,
 	return cmd
 }
 
-// modeGrid crosses bindings with modes.
+// inGroup adds the group's heading to the subject of a table of its modes.
+func inGroup(subject string, all []modes.Mode) string {
+	if g := all[0].Group; g != modes.GroupDesigns {
+		return subject + ", " + string(g)
+	}
+	return subject
+}
+
+// clauseTable says where a published text requires the bindings of a mode.
+func clauseTable(m modes.Mode) export.Table {
+	t := export.Table{Name: "clauses", Title: "What the text of " + m.ID + " says", Names: 3, Header: []string{"binding", "required", "source"}}
+	for _, c := range m.Clauses {
+		required := "whole"
+		if c.Part {
+			required = "in part"
+		}
+		t.Rows = append(t.Rows, []string{string(c.Binding), required, c.Source})
+		t.Notes = append(t.Notes, string(c.Binding)+": "+c.Says+".")
+	}
+	t.Notes = append(t.Notes, sentence(m.Note))
+	return t
+}
+
+// modeGrid crosses bindings with modes of a group.
 func modeGrid(all []modes.Mode) export.Table {
-	t := export.Table{Name: "modes", Title: "Bindings of each mode", Names: 1, Header: []string{"binding"}}
+	t := export.Table{Name: "modes", Title: inGroup("Bindings of each mode", all), Names: 1, Header: []string{"binding"}}
 	for _, m := range all {
 		t.Header = append(t.Header, label(m))
 	}
@@ -129,7 +185,7 @@ func label(m modes.Mode) string {
 }
 
 func modeTable(all []modes.Mode) export.Table {
-	t := export.Table{Name: "modes", Title: "Approval designs", Names: 4, Fold: 80, Header: []string{"id", "name", "carried as", "bindings"}}
+	t := export.Table{Name: "modes", Title: inGroup("Approval designs", all), Names: 4, Fold: 80, Header: []string{"id", "name", "carried as", "bindings"}}
 	for _, m := range all {
 		bindings := strings.Join(bindingNames(m.Bindings.List()), " ")
 		switch len(m.Bindings.List()) {
@@ -142,6 +198,9 @@ func modeTable(all []modes.Mode) export.Table {
 		note := label(m) + ": " + m.Title
 		if m.ModelledOn != "" {
 			note += "; modelled on " + m.ModelledOn
+		}
+		if m.Group == modes.GroupHygiene && m.Note != "" {
+			note += "; " + m.Note
 		}
 		t.Notes = append(t.Notes, note+".")
 	}

@@ -19,7 +19,6 @@ import (
 
 	"countersign/attacks"
 	"countersign/attacks/harness"
-	"countersign/gateway/lab"
 	"countersign/modes"
 	"countersign/oracles"
 	"countersign/results"
@@ -41,7 +40,7 @@ type runOptions struct {
 	parallel                  int
 	trialTimeout              time.Duration
 	out                       string
-	quiet, events             bool
+	quiet, events, beside     bool
 	composing
 	ablating
 }
@@ -65,12 +64,18 @@ by trials, for every variant in every scenario, compared with those that the
 stopping conditions predict, and kept as ablation.json; so are the smallest
 designs that still block everything. A binding in no such group is an error.
 
+With --beside the designs with hygiene added (M4+ is M4 with single use, strict
+reading, failing closed and idempotent sends, as far as it stays that design) and
+modes made of published texts are tried too, and printed in tables of their own.
+
 An interrupted run stays in a hidden folder beside its place, marked as failed.`,
 		Example: `  countersign run
   countersign run --modes M8,M9 --attacks AB1,AB4/presented_twice --scenarios payments
   countersign run --modes M9-args,M9-record-signed-attest    ablations of M9
   countersign run --ablate M9                                what each binding of M9 is for
   countersign run --modes M9 --compose mine=record,args,once,mediated
+  countersign run --beside                                   the nine, the same with hygiene, published descriptions
+  countersign run --modes M4,M4+,RAR                         some of these
   countersign run --seeds 3 --out results/runs/three
   RUN=$(countersign run --quiet) && countersign analyze "$RUN" --csv`,
 		Args: cobra.NoArgs,
@@ -78,7 +83,7 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.modes, "modes", ids(modes.All(), func(m modes.Mode) string { return m.ID }),
-		"modes by id or name; M9-args is M9 without the binding args")
+		"modes by id or name; M9-args is M9 without the binding args, M4+ is M4 with hygiene")
 	f.StringSliceVar(&o.attacks, "attacks", ids(attacks.All(), func(f attacks.Family) string { return f.ID }),
 		"attack families, or single variants as AB1/NAME, which bring the family's twins along")
 	f.StringSliceVar(&o.scenarios, "scenarios", ids(scenarios.All(), func(s *scenarios.Scenario) string { return s.ID }), "scenarios")
@@ -87,6 +92,7 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
 	f.IntVar(&o.parallel, "parallel", 0, "trials at a time (0: one for each processor)")
 	f.DurationVar(&o.trialTimeout, "trial-timeout", harness.DefaultTrialTimeout, "limit for a trial by the wall clock; one that takes longer is an error, and the run goes on")
 	f.StringVar(&o.out, "out", "", "folder of the run, which must not exist (default results/runs/<id>)")
+	f.BoolVar(&o.beside, "beside", false, "also the modes that have tables of their own: M1+ to M8+ with hygiene, and published descriptions (countersign modes lists them)")
 	f.BoolVar(&o.events, "events", false, "keep what each trial left behind, a file for each, from which countersign referee judges again")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the run folder and nothing else")
 	o.composing.flags(cmd)
@@ -166,7 +172,7 @@ func (o runOptions) plan(ctx context.Context) (harness.Plan, error) {
 		return none, err
 	}
 	for _, m := range chosen {
-		p.Targets = append(p.Targets, harness.Target{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Deploy: lab.Deploy(m)})
+		p.Targets = append(p.Targets, target(m))
 	}
 	if p.Families, err = selectFamilies(o.attacks); err != nil {
 		return none, err
@@ -270,15 +276,16 @@ func ids[T any](all []T, id func(T) string) []string {
 }
 
 // family fixes the comparisons before the run: the reference design against every
-// other target. Without the reference there are none.
+// other target of the main table, whatever is tried beside it, or against all if
+// there are none. Without the reference there are no comparisons.
 func family(targets []harness.Target) results.Family {
 	f := results.Family{Reference: results.DefaultReference}
 	for _, t := range targets {
-		if t.ID != f.Reference {
+		if t.ID != f.Reference && t.Group == "" {
 			f.Targets = append(f.Targets, t.ID)
 		}
 	}
-	return f
+	return f // empty: every other target
 }
 
 // reporter shows progress on w: a bar on a terminal, otherwise a line for each

@@ -15,7 +15,6 @@ import (
 
 	"countersign/attacks"
 	"countersign/attacks/harness"
-	"countersign/gateway/lab"
 	"countersign/results"
 	"countersign/results/export"
 	"countersign/scenarios"
@@ -127,7 +126,7 @@ func (o teardownOptions) plan(ctx context.Context) (harness.Plan, error) {
 		if err != nil {
 			return none, hint(err, "countersign modes lists them; --compose and --modes-file define others")
 		}
-		p.Targets = append(p.Targets, harness.Target{ID: m.ID, Name: m.Name, ModelledOn: m.ModelledOn, Deploy: lab.Deploy(m)})
+		p.Targets = append(p.Targets, target(m))
 	}
 	if err := p.Prepare(ctx); err != nil {
 		return none, err

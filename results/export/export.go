@@ -9,10 +9,12 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -228,7 +230,16 @@ func Tables(a *results.Analysis) []Table {
 	if len(a.Errors) > 0 {
 		tables = append(tables, failures(a))
 	}
-	tables = append(tables, success(a), benign(a), comparisons(a), totals(a))
+	for _, g := range groups(a) {
+		tables = append(tables, success(a, g))
+	}
+	for _, g := range groups(a) {
+		tables = append(tables, benign(a, g))
+	}
+	tables = append(tables, comparisons(a))
+	for _, g := range groups(a) {
+		tables = append(tables, totals(a, g))
+	}
 	if len(a.WrongReasons) > 0 {
 		tables = append(tables, wrongReasons(a))
 	}
@@ -292,8 +303,51 @@ func notApplicable(a *results.Analysis) Table {
 	return t
 }
 
-func success(a *results.Analysis) Table {
-	t := Table{Name: "success", Title: "Attack success: variants executed in at least one scenario", Names: 1, Fold: nameFold, Stack: true,
+// A group is the rows of one table. Those of the main table have no heading.
+type group struct {
+	heading string
+	rows    []results.Row
+}
+
+// groups returns the main table's rows, then those of each other group in the order
+// in which the groups appear.
+func groups(a *results.Analysis) []group {
+	var out []group
+	for _, r := range a.Rows {
+		i := slices.IndexFunc(out, func(g group) bool { return g.heading == r.Target.Group })
+		if i < 0 {
+			i = len(out)
+			out = append(out, group{heading: r.Target.Group})
+		}
+		out[i].rows = append(out[i].rows, r)
+	}
+	slices.SortStableFunc(out, func(a, b group) int { return cmp.Compare(min(len(a.heading), 1), min(len(b.heading), 1)) })
+	return out
+}
+
+// title adds the group's heading to a table's subject.
+func (g group) title(subject string) string {
+	if g.heading == "" {
+		return subject
+	}
+	return subject + ", " + g.heading
+}
+
+// sources says what the rows beside the main table are modelled on.
+func (g group) sources() (notes []string) {
+	if g.heading == "" {
+		return nil
+	}
+	for _, r := range g.rows {
+		if r.Target.ModelledOn != "" {
+			notes = append(notes, r.Target.ID+": "+r.Target.ModelledOn+".")
+		}
+	}
+	return notes
+}
+
+func success(a *results.Analysis, g group) Table {
+	t := Table{Name: "success", Title: g.title("Attack success") + ": variants executed in at least one scenario", Names: 1, Fold: nameFold, Stack: true,
 		Header: []string{"target"}}
 	var titles []string
 	for _, k := range a.Attacks {
@@ -301,7 +355,7 @@ func success(a *results.Analysis) Table {
 		titles = append(titles, k.ID+" "+k.Title)
 	}
 	t.Header = append(t.Header, "benign")
-	for _, r := range a.Rows {
+	for _, r := range g.rows {
 		row := []string{label(r.Target)}
 		for _, c := range r.Cells {
 			row = append(row, cell(c.Success))
@@ -312,19 +366,23 @@ func success(a *results.Analysis) Table {
 		"k/n: k of n attack variants made an unauthorised effect (lower is better); benign: twins completed in every scenario (higher is better).",
 		legend, strings.Join(titles, "; ") + ".",
 	}
+	if g.heading != "" && len(groups(a)) > 1 { // the main table has said so
+		t.Notes = nil
+	}
+	t.Notes = append(g.sources(), t.Notes...)
 	return t
 }
 
 const legend = "Beside or below a count, variants with such a trial: ? cannot tell, with e errors; u not implemented by the target; " +
 	"s starved (fewer effects than stated); ~ races that nobody scheduled. Errors and u are not in n. -: not tried."
 
-func benign(a *results.Analysis) Table {
-	t := Table{Name: "benign", Title: "Benign success: twins completed in every scenario", Names: 1, Fold: nameFold, Stack: true, Header: []string{"target"}}
+func benign(a *results.Analysis, g group) Table {
+	t := Table{Name: "benign", Title: g.title("Benign success") + ": twins completed in every scenario", Names: 1, Fold: nameFold, Stack: true, Header: []string{"target"}}
 	for _, k := range a.Attacks {
 		t.Header = append(t.Header, k.ID)
 	}
 	t.Header = append(t.Header, "honest")
-	for _, r := range a.Rows {
+	for _, r := range g.rows {
 		row := []string{label(r.Target)}
 		for _, c := range r.Cells {
 			row = append(row, cell(c.Benign))
@@ -372,10 +430,10 @@ func comparisons(a *results.Analysis) Table {
 	return t
 }
 
-func totals(a *results.Analysis) Table {
-	t := Table{Name: "totals", Title: "Over all families", Names: 1, Fold: nameFold,
+func totals(a *results.Analysis, g group) Table {
+	t := Table{Name: "totals", Title: g.title("Over all families"), Names: 1, Fold: nameFold,
 		Header: []string{"target", "executed", "share", "95 % interval", "benign", "share", "95 % interval"}}
-	for _, r := range a.Rows {
+	for _, r := range g.rows {
 		row := []string{label(r.Target)}
 		for _, y := range []results.Tally{r.Success, r.Benign} {
 			share, interval := "-", "-"

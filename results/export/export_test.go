@@ -199,7 +199,7 @@ func TestHostileCells(t *testing.T) {
 		}
 	}
 	var md bytes.Buffer
-	if err := success(a).Markdown(&md); err != nil {
+	if err := success(a, groups(a)[0]).Markdown(&md); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(md.String()) {
@@ -215,6 +215,42 @@ func TestHostileCells(t *testing.T) {
 	rows, err := csv.NewReader(&csvText).ReadAll()
 	if err != nil || len(rows) != 1+2*12*2 || rows[1][0] != "'=evil" {
 		t.Errorf("%d CSV rows, first cell %q, %v", len(rows), rows[1][0], err)
+	}
+}
+
+// TestGroups: rows of another group are in tables of their own, with their sources,
+// and the main tables are what they are without them.
+func TestGroups(t *testing.T) {
+	main := []results.TargetInfo{{ID: "M4", Name: "bearer", ModelledOn: "a text"}, {ID: "M9", Name: "bound"}}
+	beside := []results.TargetInfo{{ID: "M4+", ModelledOn: "a text", Group: "with care"}, {ID: "X", ModelledOn: "another text", Group: "of texts"}, {ID: "M5+", Group: "with care"}}
+	observed := func(int, int, int) results.Observation { return results.Refused }
+	written := func(targets []results.TargetInfo) map[string]string {
+		c, records := matrix(targets, 2, observed)
+		out := map[string]string{}
+		for _, table := range Tables(analyse(t, c, records)) {
+			var b bytes.Buffer
+			if err := table.Text(&b); err != nil {
+				t.Fatal(err)
+			}
+			title, rest, _ := strings.Cut(b.String(), "\n")
+			out[title] = rest
+		}
+		return out
+	}
+	alone, all := written(main), written(append(append([]results.TargetInfo{beside[0]}, main...), beside[1:]...))
+	for _, title := range []string{"Attack success: variants executed in at least one scenario", "Benign success: twins completed in every scenario", "Over all families"} {
+		if alone[title] == "" || alone[title] != all[title] {
+			t.Errorf("%s: alone\n%s\nwith others beside it\n%s", title, alone[title], all[title])
+		}
+	}
+	care := all["Attack success, with care: variants executed in at least one scenario"]
+	for _, want := range []string{"M4+ ", "M5+ ", "M4+: a text."} {
+		if !strings.Contains(care, want) || strings.Contains(care, "another text") {
+			t.Errorf("want %q in\n%s", want, care)
+		}
+	}
+	if all["Over all families, of texts"] == "" || len(all) != len(alone)+6 {
+		t.Errorf("%d tables, and %d without the others", len(all), len(alone))
 	}
 }
 
