@@ -26,6 +26,7 @@ import (
 	"countersign/attacks/harness"
 	"countersign/gateway/api"
 	"countersign/modes"
+	"countersign/results"
 	"countersign/scenarios"
 )
 
@@ -35,6 +36,7 @@ var update = flag.Bool("update", false, "write the generated pages")
 func TestGeneratedPages(t *testing.T) {
 	for name, generate := range map[string]func(*testing.T, *page){
 		"modes.md": modesPage, "attacks.md": attacksPage, "bindings.md": bindingsPage, "ablation.md": ablationPage, "traceability.md": traceabilityPage,
+		"comparison.md": comparisonPage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p page
@@ -201,11 +203,139 @@ func ablationPage(t *testing.T, p *page) {
 	p.table([]string{"bindings", "M9 without"}, rows)
 }
 
+// comparisonPage writes the modes beside the main table, and what the reference runs
+// observed of them; a test of the command holds those runs against the modes.
+func comparisonPage(t *testing.T, p *page) {
+	reference := func(name string) *results.Baseline {
+		data, err := os.ReadFile(filepath.Join("..", "results", "reference", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := results.ParseBaseline(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	main, beside := reference("baseline.json"), reference("beside.json")
+	header := []string{""}
+	for _, f := range attacks.All() {
+		header = append(header, f.ID)
+	}
+	header = append(header, "all", "benign")
+	counts := func(b *results.Baseline, id string) []string {
+		row := []string{"**" + id + "**"}
+		add := func(attack string, kind results.Kind) {
+			k, n := b.Count(id, attack, kind)
+			if n == 0 {
+				t.Errorf("the reference run has nothing for %s and %s", id, attack)
+			}
+			row = append(row, fmt.Sprintf("%d/%d", k, n))
+		}
+		for _, f := range attacks.All() {
+			add(f.ID, results.Attack)
+		}
+		add("", results.Attack)
+		add("", results.Twin)
+		return row
+	}
+	in := func(g modes.Group) []modes.Mode {
+		return slices.DeleteFunc(modes.Beside(), func(m modes.Mode) bool { return m.Group != g })
+	}
+	trials, disagree := 0, 0
+	for _, e := range beside.Entries {
+		disagree += e.Disagrees
+		for _, n := range e.Observed {
+			trials += n
+		}
+	}
+
+	p.head("Beside the nine designs", "package modes and the runs in results/reference")
+	p.line("The [nine designs](modes.md) are the main table. So that it is no comparison with straw men, the same designs are also tried with")
+	p.line("hygiene added, and so is what published texts require. `countersign run --beside` runs all of it and prints tables of their own;")
+	p.line("`--modes M4+,RAR` runs some, and `countersign teardown`, `explain` and the other commands know the names too.\n")
+	p.line("Modes model a published description, cited per binding; nothing is said about a product unless it ran as a target.\n")
+	p.line("The counts are of %d trials in %d scenarios, of which %d contradict their prediction. As in the main table, k/n says that k of", trials, len(beside.Scenarios), disagree)
+	p.line("n attack variants succeeded in some scenario, and, under *benign*, that k of n honest flows completed in every one.\n")
+
+	p.line("## With hygiene\n")
+	p.line("M1+ to M8+ are the designs with `strict`, `once`, `closed` and `idem` as far as they stay the same designs. Where a design has one")
+	p.line("approval for many calls, or none that has a name, `once` and `idem` are no hygiene: with either of them honest calls that the design")
+	p.line("is there for are not made, which a test shows by trials.\n")
+	var rows, table [][]string
+	for _, m := range in(modes.GroupHygiene) {
+		base, err := modes.Get(strings.TrimSuffix(m.ID, "+"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		added := slices.DeleteFunc(m.Bindings.List(), func(b api.Binding) bool { return base.Bindings[b] })
+		rows = append(rows, []string{"**" + m.ID + "**", code(texts(added)...), base.ModelledOn, orDash(m.Note)})
+		table = append(table, counts(main, base.ID), counts(beside, m.ID))
+	}
+	p.table([]string{"id", "adds", "the design is modelled on", "note"}, rows)
+	p.table(header, table)
+
+	p.line("## Published descriptions\n")
+	p.line("A text often requires a part of what a binding checks, such as two of the arguments, and a mode has a binding or has it not. So each")
+	p.line("text is read twice. The mode with the plain name has what the text requires whole; the one that ends in `.whole` has, as if it were")
+	p.line("required whole, also what is required in part. More bindings never stop less, so **what the text itself stops is between the two")
+	p.line("rows**. What a deployment does beyond the text is in neither.\n")
+	table = nil
+	for _, m := range in(modes.GroupPublished) {
+		table = append(table, counts(beside, m.ID))
+	}
+	p.table(header, table)
+	for _, m := range in(modes.GroupPublished) {
+		whole, err := modes.Get(m.ID + ".whole")
+		if err != nil {
+			continue // it is one
+		}
+		p.line("### %s: %s\n", m.ID, m.Title)
+		p.line("Modelled on %s. It carries `%s`: %s.\n", m.ModelledOn, m.Carrier, constants("../modes/carrier.go", "CarrierName")[string(m.Carrier)])
+		rows = nil
+		for _, c := range m.Clauses {
+			required := "whole"
+			if c.Part {
+				required = "in part"
+			}
+			rows = append(rows, []string{code(string(c.Binding)), required, c.Source, c.Says})
+		}
+		p.table([]string{"binding", "required", "source", "what it says"}, rows)
+		note := []rune(m.Note)
+		p.line("%s%s.\n", strings.ToUpper(string(note[:1])), string(note[1:]))
+		p.line("What is between the two rows, and so is stopped only as far as the part that is required reaches:\n")
+		rows = nil
+		for _, f := range attacks.All() {
+			var names []string
+			for _, v := range f.Variants {
+				if executed(beside, m.ID, f.ID, v.Name) > executed(beside, whole.ID, f.ID, v.Name) {
+					names = append(names, v.Name)
+				}
+			}
+			if len(names) > 0 {
+				rows = append(rows, []string{f.ID, strconv.Itoa(len(names)), code(names...)})
+			}
+		}
+		p.table([]string{"attack", "variants", ""}, rows)
+	}
+}
+
+// executed counts the scenarios in which a variant succeeded.
+func executed(b *results.Baseline, target, attack, variant string) int {
+	for _, e := range b.Entries {
+		if e.Target == target && e.Attack == attack && e.Variant == variant && e.Kind == results.Attack {
+			return e.Observed[results.Executed]
+		}
+	}
+	return 0
+}
+
 func modesPage(_ *testing.T, p *page) {
 	p.head("The approval designs", "the table in package modes")
 	p.line("A mode is a set of [bindings](bindings.md) and a way in which the approval travels from the decision to the dispatch.")
 	p.line("Each is what a competent engineer who chose that design would write; no line exists so that an attack works.")
-	p.line("M0 is the control. `countersign run --modes M9-args-once` runs M9 without the bindings named.\n")
+	p.line("M0 is the control. `countersign run --modes M9-args-once` runs M9 without the bindings named. [comparison.md](comparison.md) has the")
+	p.line("same designs with hygiene, and modes made of published texts.\n")
 	all := modes.All()
 	var rows [][]string
 	for _, m := range all {
