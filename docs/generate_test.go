@@ -207,7 +207,7 @@ func ablationPage(t *testing.T, p *page) {
 // observed of them; a test of the command holds those runs against the modes.
 func comparisonPage(t *testing.T, p *page) {
 	reference := func(name string) *results.Baseline {
-		data, err := os.ReadFile(filepath.Join("..", "results", "reference", name))
+		data, err := results.ReadText(filepath.Join("..", "results", "reference", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func comparisonPage(t *testing.T, p *page) {
 		}
 		return b
 	}
-	main, beside := reference("baseline.json"), reference("beside.json")
+	main, beside := reference("baseline.json"), reference("beside.json.gz")
 	header := []string{""}
 	for _, f := range attacks.All() {
 		header = append(header, f.ID)

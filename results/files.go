@@ -1,6 +1,8 @@
 package results
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +38,45 @@ func ReadRegular(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: it is larger than %d MiB", path, maxFile>>20)
 	}
 	return data, nil
+}
+
+// ReadText is ReadRegular for a file that may be compressed, as its name then says
+// with .gz at its end.
+func ReadText(path string) ([]byte, error) {
+	data, err := ReadRegular(path)
+	if err != nil || !Compressed(path) {
+		return data, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if data, err = io.ReadAll(io.LimitReader(z, maxFile+1)); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("reading %s: what it holds is larger than %d MiB", path, maxFile>>20)
+	}
+	return data, nil
+}
+
+// Compressed reports whether a file of this name is compressed.
+func Compressed(path string) bool { return strings.HasSuffix(path, ".gz") }
+
+// Compress makes what a compressed file of this text holds (RFC 1952).
+func Compress(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := z.Write(data); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 func regular(info os.FileInfo, err error) error {

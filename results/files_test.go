@@ -35,6 +35,40 @@ func TestReadRegular(t *testing.T) {
 	}
 }
 
+// TestReadText: a compressed file gives the text that was compressed, and what only
+// has the name of one, or holds more than a file may, is an error.
+func TestReadText(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	small, err := Compress([]byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := Compress(make([]byte, maxFile+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{write("plain", []byte("text")), write("small.gz", small)} {
+		if data, err := ReadText(path); err != nil || string(data) != "text" {
+			t.Errorf("%s: %q, %v", path, data, err)
+		}
+	}
+	for path, want := range map[string]string{
+		write("plain.gz", []byte("text")): "reading ", write("cut.gz", small[:len(small)-1]): "unexpected EOF",
+		write("large.gz", large): "larger than 64 MiB", filepath.Join(dir, "none.gz"): "no such file",
+	} {
+		if data, err := ReadText(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %d bytes, %v, want an error with %q", path, len(data), err, want)
+		}
+	}
+}
+
 // TestCountsHaveAPlace: counts that no trial has would overflow sums.
 func TestCountsHaveAPlace(t *testing.T) {
 	for _, n := range []int{-1, maxCount + 1, math.MaxInt} {

@@ -42,6 +42,11 @@ A run with trials that could not be carried out makes no baseline: exit code 2.`
 				_, err = cmd.OutOrStdout().Write(data)
 				return err
 			}
+			if results.Compressed(out) {
+				if data, err = results.Compress(data); err != nil {
+					return fmt.Errorf("compressing the baseline: %w", err)
+				}
+			}
 			if err := os.WriteFile(out, data, 0o644); err != nil {
 				return hint(fmt.Errorf("writing the baseline: %w", err), "choose a file you can write to with --output")
 			}
@@ -49,7 +54,7 @@ A run with trials that could not be carried out makes no baseline: exit code 2.`
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, replaced if it exists (default: standard output)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, compressed if its name ends in .gz, replaced if it exists (default: standard output)")
 	return cmd
 }
 

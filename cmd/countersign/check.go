@@ -61,7 +61,7 @@ func (o checkOptions) check(w io.Writer, args []string) error {
 	if o.baseline == "" {
 		return hint(errors.New("no baseline is given"), "name the file with --baseline; countersign baseline writes one")
 	}
-	data, err := results.ReadRegular(o.baseline)
+	data, err := results.ReadText(o.baseline)
 	if err != nil {
 		return hint(fmt.Errorf("reading the baseline: %w", err), "countersign baseline writes one")
 	}
