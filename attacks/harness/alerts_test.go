@@ -52,17 +52,17 @@ func alertsOf(t *testing.T, m modes.Mode, v attacks.Variant, sc *scenarios.Scena
 }
 
 // eachTrial calls f for each variant or twin of a selection and each scenario to
-// which it applies.
+// which it applies; under the race detector for the first of them.
 func eachTrial(pick func(attacks.Family) []attacks.Variant, f func(name string, v attacks.Variant, sc *scenarios.Scenario)) {
-	scs := scenarios.All()
-	if raced {
-		scs = scs[:1]
-	}
 	for _, fam := range attacks.All() {
 		for _, v := range pick(fam) {
-			for _, sc := range scs {
-				if v.NotApplicable(sc) == "" {
-					f(fam.ID+"/"+v.Name, v, sc)
+			for _, sc := range scenarios.All() {
+				if v.NotApplicable(sc) != "" {
+					continue
+				}
+				f(fam.ID+"/"+v.Name, v, sc)
+				if raced {
+					break
 				}
 			}
 		}
