@@ -207,11 +207,7 @@ func ablationPage(t *testing.T, p *page) {
 // observed of them; a test of the command holds those runs against the modes.
 func comparisonPage(t *testing.T, p *page) {
 	reference := func(name string) *results.Baseline {
-		data, err := results.ReadText(filepath.Join("..", "results", "reference", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := results.ParseBaseline(data)
+		b, err := results.ReadBaseline(filepath.Join("..", "results", "reference", name))
 		if err != nil {
 			t.Fatal(err)
 		}

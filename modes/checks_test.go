@@ -35,6 +35,7 @@ func checkRows() []row {
 
 		{name: "no approval, references", mode: only(api.BindRefs), carried: nothing, want: "refs/absent"},
 		{name: "no approval, people", mode: only(api.BindDuties), carried: nothing, change: func(_ *Situation, w *fakeWorld) { w.approvers = nil }, want: "duties/absent"},
+		{name: "an approval without an id, references", mode: macWith(api.BindRefs), want: "refs/drift"},
 		{name: "no approval, policy", mode: only(api.BindOnline), carried: nothing, want: "online/absent"},
 		{name: "no approval, agent disabled", mode: only(api.BindOnline), carried: nothing, change: func(_ *Situation, w *fakeWorld) { w.disabled = "agent-a" }, want: "online/agent_disabled"},
 		{name: "no arguments approved", envelope: func(e *Envelope) { e.ArgsDigest = "" }, want: "args/absent"},

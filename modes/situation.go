@@ -129,8 +129,9 @@ type Evidence struct {
 	RecordErr error
 }
 
-// none reports whether there is no approval: every one has an id, however it is carried.
-func (e Evidence) none() bool { return e.Envelope.Permit == "" }
+// none reports whether there is no approval: every one names the agent that asked,
+// however it is carried. Not every one has an id; a permit under a MAC may have none.
+func (e Evidence) none() bool { return e.Envelope.Agent == "" }
 
 // compares lists the refusals that say how an approval differs from what holds
 // now. Where there is no approval they would mislead.

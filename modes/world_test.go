@@ -334,6 +334,13 @@ func m9() Mode { return mode("M9") }
 
 func mode(id string) Mode { return must(Get(id)) }
 
+// macWith is a design whose permits are under a MAC and have no id.
+func macWith(b api.Binding) Mode {
+	m := mode("M7")
+	m.Bindings = NewSet(b)
+	return m
+}
+
 // only is the reference design's carrier with these bindings alone.
 func only(bs ...api.Binding) Mode { return must(Compose("only", bs...)) }
 

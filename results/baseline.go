@@ -200,6 +200,20 @@ func (b *Baseline) Encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// ReadBaseline reads a file of a baseline, which is compressed if its name ends in
+// .gz (RFC 1952).
+func ReadBaseline(path string) (*Baseline, error) {
+	data, err := readText(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the baseline: %w", err)
+	}
+	b, err := ParseBaseline(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return b, nil
+}
+
 // ParseBaseline reads what [Baseline.Encode] writes, and nothing else: a line of
 // the file is then the entry that a report points at. Line ends may be CR LF.
 func ParseBaseline(data []byte) (*Baseline, error) {

@@ -40,9 +40,9 @@ func ReadRegular(path string) ([]byte, error) {
 	return data, nil
 }
 
-// ReadText is ReadRegular for a file that may be compressed, as its name then says
+// readText is ReadRegular for a file that may be compressed, as its name then says
 // with .gz at its end.
-func ReadText(path string) ([]byte, error) {
+func readText(path string) ([]byte, error) {
 	data, err := ReadRegular(path)
 	if err != nil || !Compressed(path) {
 		return data, err

@@ -35,9 +35,9 @@ func TestReadRegular(t *testing.T) {
 	}
 }
 
-// TestReadText: a compressed file gives the text that was compressed, and what only
+// TestCompressedFiles: a compressed file gives the text that was compressed, and what only
 // has the name of one, or holds more than a file may, is an error.
-func TestReadText(t *testing.T) {
+func TestCompressedFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
@@ -55,7 +55,7 @@ func TestReadText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{write("plain", []byte("text")), write("small.gz", small)} {
-		if data, err := ReadText(path); err != nil || string(data) != "text" {
+		if data, err := readText(path); err != nil || string(data) != "text" {
 			t.Errorf("%s: %q, %v", path, data, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestReadText(t *testing.T) {
 		write("plain.gz", []byte("text")): "reading ", write("cut.gz", small[:len(small)-1]): "unexpected EOF",
 		write("large.gz", large): "larger than 64 MiB", filepath.Join(dir, "none.gz"): "no such file",
 	} {
-		if data, err := ReadText(path); err == nil || !strings.Contains(err.Error(), want) {
+		if data, err := readText(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %d bytes, %v, want an error with %q", path, len(data), err, want)
 		}
 	}

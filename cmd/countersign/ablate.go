@@ -76,8 +76,8 @@ func (a *ablating) flags(cmd *cobra.Command) {
 }
 
 // choose returns the modes to run: those named, those beside the main table if asked
-// for, and all further ones, or a mode and what is left of it without each binding. further are the ids of the
-// composed ones among them.
+// for, and all further ones, or a mode and what is left of it without each binding.
+// further are the ids of the composed ones among them.
 func (o runOptions) choose() (chosen []modes.Mode, further []string, err error) {
 	if o.json && o.ablate == "" {
 		return nil, nil, errors.New("--json is for --ablate; countersign analyze RUN --json has the results of other runs")

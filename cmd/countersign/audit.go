@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"countersign/audit"
 	"countersign/gateway/api"
+	"countersign/results"
 	"countersign/results/export"
 )
 
@@ -99,7 +99,7 @@ Exit codes: 1 there is an alert; 2 a file cannot be read, or wrong usage; else 0
 
 // readLedger reads a JSON array of effects, of which it needs some members only.
 func readLedger(stdin io.Reader, path string) ([]audit.Effect, error) {
-	read := func() ([]byte, error) { return os.ReadFile(path) }
+	read := func() ([]byte, error) { return results.ReadRegular(path) }
 	if path == "-" {
 		read = func() ([]byte, error) { return io.ReadAll(stdin) }
 	}

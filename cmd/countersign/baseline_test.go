@@ -34,11 +34,7 @@ func references() map[string]struct {
 
 func readReference(t *testing.T, name string) *results.Baseline {
 	t.Helper()
-	data, err := results.ReadText(filepath.Join(filepath.Dir(reference), name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := results.ParseBaseline(data)
+	b, err := results.ReadBaseline(filepath.Join(filepath.Dir(reference), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,19 +130,19 @@ func expected(all []modes.Mode) map[string]int {
 	out := map[string]int{}
 	for _, m := range all {
 		for _, f := range attacks.All() {
-			for _, v := range slices.Concat(f.Variants, f.Twins) {
-				e := results.BaselineEntry{Target: m.ID, Attack: f.ID, Variant: v.Name, Kind: results.Attack}
-				if len(v.Stopped.Bindings()) == 0 {
-					e.Kind = results.Twin
-				}
-				n := 0
-				for _, sc := range scenarios.All() {
-					tool, _ := sc.Tool(sc.HonestTool)
-					if v.NotApplicable(sc) == "" && !v.Stopped.Holds(m.Bindings.List(), string(tool.Guarantee)) {
-						n++
+			for _, of := range []struct {
+				kind results.Kind
+				vs   []attacks.Variant
+			}{{results.Attack, f.Variants}, {results.Twin, f.Twins}} {
+				for _, v := range of.vs {
+					n := 0
+					for _, sc := range scenarios.All() {
+						if v.NotApplicable(sc) == "" && !v.StoppedBy(m.Bindings.List(), sc) {
+							n++
+						}
 					}
+					out[results.BaselineEntry{Target: m.ID, Attack: f.ID, Variant: v.Name, Kind: of.kind}.Name()] = n
 				}
-				out[e.Name()] = n
 			}
 		}
 	}

@@ -61,13 +61,9 @@ func (o checkOptions) check(w io.Writer, args []string) error {
 	if o.baseline == "" {
 		return hint(errors.New("no baseline is given"), "name the file with --baseline; countersign baseline writes one")
 	}
-	data, err := results.ReadText(o.baseline)
+	before, err := results.ReadBaseline(o.baseline)
 	if err != nil {
-		return hint(fmt.Errorf("reading the baseline: %w", err), "countersign baseline writes one")
-	}
-	before, err := results.ParseBaseline(data)
-	if err != nil {
-		return hint(fmt.Errorf("%s: %w", o.baseline, err), "write it again with countersign baseline")
+		return hint(err, "countersign baseline writes one")
 	}
 	now, r, err := summarise(args)
 	if err != nil {

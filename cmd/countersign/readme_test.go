@@ -27,14 +27,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := results.ParseBaseline(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readReference(t, filepath.Base(reference))
 	want := string(text)
 	blocks := map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults, "ablation": readmeAblation}
 	if !raced { // it takes the race detector a minute; .ci/run runs this test without
