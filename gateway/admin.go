@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -87,6 +89,14 @@ func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error 
 			}
 			p.Approvals[subject] = int(e.Value[0] - '0')
 		})
+	case api.EventAllowRunWide:
+		bounds, err := runWideBounds(e.Value)
+		if err != nil {
+			return err
+		}
+		return g.boundRunWide(ctx, subject, bounds)
+	case api.EventForbidRunWide:
+		return g.boundRunWide(ctx, subject, modes.RunWideBounds{})
 	case api.EventRemoveCredential:
 		return g.removeCredentials(ctx, subject)
 	case api.EventAllowSelfApproval:
@@ -98,6 +108,29 @@ func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error 
 		return g.optOut(ctx, subject, "")
 	}
 	return fmt.Errorf("%w: there is no administrative event %q", api.ErrInvalid, e.Kind)
+}
+
+// runWideBounds reads bounds such as "3 10m".
+func runWideBounds(value string) (modes.RunWideBounds, error) {
+	number, duration, _ := strings.Cut(value, " ")
+	n, err := strconv.Atoi(number)
+	d, derr := time.ParseDuration(duration)
+	if err != nil || derr != nil || n < 2 || n > MaxRunWideUses || d < time.Second || d > MaxRunWideTime {
+		return modes.RunWideBounds{}, fmt.Errorf("%w: run-wide approvals are bounded by a number of calls from 2 to %d and a time from a second to %s, as in \"3 10m\"", api.ErrInvalid, MaxRunWideUses, MaxRunWideTime)
+	}
+	return modes.RunWideBounds{Uses: n, For: d}, nil
+}
+
+func (g *Gateway) boundRunWide(ctx context.Context, tool string, bounds modes.RunWideBounds) error {
+	if !g.hasTool(tool) {
+		return fmt.Errorf("%w: there is no tool %q to approve for a run", api.ErrInvalid, tool)
+	}
+	return g.registry.changePolicy(ctx, func(p *modes.Policy) {
+		if p.RunWide == nil {
+			p.RunWide = map[string]modes.RunWideBounds{}
+		}
+		p.RunWide[tool] = bounds
+	})
 }
 
 // hasTool reports whether the table has a tool of this name: audience/tool.

@@ -85,8 +85,12 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 	}
 	// The key was used where the call is absorbed, whatever else is said of that, where
 	// idem alone refuses, and where nothing does: it is executed, or ends in an error.
-	if g.mode.Has(api.BindIdem) && (outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
-		entry.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, s.Evidence.Envelope.Permit)
+	known := s.Use > 0 || !s.Evidence.Envelope.RunWide()
+	if g.mode.Has(api.BindIdem) && known && (outcome.Status == api.Absorbed || only(outcome.Refusals, api.BindIdem)) {
+		entry.Key = g.key(s)
+	}
+	if s.Use > 0 {
+		entry.Note = fmt.Sprintf("use %d of %d", s.Use, s.Evidence.Envelope.Uses)
 	}
 	logErr := g.log(ctx, entry)
 	if err != nil {
@@ -155,17 +159,18 @@ func spent(refusals []api.Refusal) bool {
 }
 
 func allWait(refusals []api.Refusal) bool {
-	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool {
-		return r.Code != modes.CodeUnavailable && r.Code != modes.CodeClock
-	})
+	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool { return !waits(r) })
 }
+
+// waits says that a binding refused because something does not answer now.
+func waits(r api.Refusal) bool { return r.Code == modes.CodeUnavailable || r.Code == modes.CodeClock }
 
 // asksAgain: what was approved is not what it was, for a reason that a person
 // can judge anew.
 func asksAgain(refusals []api.Refusal) bool {
 	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool {
 		return !(r.Binding == api.BindRefs && (r.Code == "drift" || r.Code == "precondition") ||
-			r.Binding == api.BindOnline && (r.Code == "policy" || r.Code == "risk" || r.Code == "approvals") ||
+			r.Binding == api.BindOnline && (r.Code == "policy" || r.Code == "risk" || r.Code == "approvals" || r.Code == "run_wide") ||
 			r.Binding == api.BindRecord && r.Code == "too_few")
 	})
 }
@@ -203,12 +208,9 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,
 		Suspension: suspensionID(s.Evidence.Envelope.SuspendedAt),
 	}
-	if g.mode.Has(api.BindIdem) {
-		u.Key = idempotencyKey(g.d.Issuer, s.Evidence.Envelope.Audience, id)
-	}
 	tracked := g.mode.Bindings.Has(api.BindOnce) || g.mode.Has(api.BindIdem)
 	if tracked {
-		row, err := create(ctx, g.records.s, kindUse, joined(g.d.Issuer, s.Evidence.Envelope.Audience, id), u.Digest, u)
+		err := g.spend(ctx, s, &u)
 		switch {
 		case errors.Is(err, api.ErrConflict) && g.mode.Has(api.BindOnce):
 			refusals := []api.Refusal{{Binding: api.BindOnce, Code: "spent", Detail: "the approval was spent meanwhile"}}
@@ -231,13 +233,13 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 				b = api.BindIdem
 			}
 			return heldBy(b, modes.CodeUnavailable, "the approval cannot be spent now"), nil
-		default:
-			u.row = row
 		}
 	}
 	if g.mode.Has(api.BindSeen) { // after the spend, so that a held call can still proceed
 		g.mu.Lock()
-		g.seen[id] = true
+		if !slices.Contains(g.seen[id], s.Call) {
+			g.seen[id] = append(g.seen[id], s.Call)
+		}
 		g.mu.Unlock()
 	}
 	if err := g.reach(ctx, api.StepConsumed); err != nil {

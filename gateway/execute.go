@@ -49,10 +49,10 @@ const (
 
 func (u use) open() bool { return u.State == useSpent || u.State == useSending }
 
-// idempotencyKey derives the provider's key from what was spent, so that every
-// retry has the same one and no caller can choose it.
-func idempotencyKey(issuer, audience, permit string) string {
-	h := sha256.Sum256([]byte("countersign/idempotency/v1\x00" + joined(issuer, audience, permit)))
+// idempotencyKey derives the provider's key from the use that was spent, so that
+// every retry has the same one and no caller can choose it.
+func idempotencyKey(useID string) string {
+	h := sha256.Sum256([]byte("countersign/idempotency/v1\x00" + useID))
 	return hex.EncodeToString(h[:])
 }
 
@@ -283,8 +283,14 @@ func (g *Gateway) settled(ctx context.Context, u *use, state string, res api.Pro
 }
 
 func (g *Gateway) earlierUse(ctx context.Context, s *modes.Situation) (use, error) {
-	e := s.Evidence.Envelope
-	u, row, err := get[use](ctx, g.records.s, kindUse, joined(g.d.Issuer, e.Audience, e.Permit))
+	if e := s.Evidence.Envelope; e.RunWide() {
+		n, _, err := g.records.Use(ctx, g.d.Issuer, e, s.Call)
+		if err != nil {
+			return use{}, err
+		}
+		s.Use = n
+	}
+	u, row, err := get[use](ctx, g.records.s, kindUse, g.useRow(s))
 	u.row = row
 	return u, err
 }
@@ -294,7 +300,7 @@ func (g *Gateway) earlierUse(ctx context.Context, s *modes.Situation) (use, erro
 func (g *Gateway) absorb(ctx context.Context, s *modes.Situation, refusals []api.Refusal) (api.Outcome, error) {
 	u, err := g.earlierUse(ctx, s)
 	switch {
-	case err != nil:
+	case err != nil, s.Evidence.Envelope.RunWide() && u.Suspension != s.Call: // no use is left
 		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
 	case u.State == useDone:
 		return api.Outcome{Status: api.Absorbed, Refusals: refusals, Result: u.Result.Body}, nil

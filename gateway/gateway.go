@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,9 +64,9 @@ type Gateway struct {
 	tools     map[toolName]toolRow
 
 	mu        sync.Mutex
-	seen      map[string]bool    // permits this instance has seen
-	proofs    [2]map[string]bool // identifiers of proofs, this period's and the last one's
-	proofsOf  time.Time          // when this period began
+	seen      map[string][]string // by permit: the calls for which this instance has seen it
+	proofs    [2]map[string]bool  // identifiers of proofs, this period's and the last one's
+	proofsOf  time.Time           // when this period began
 	highWater time.Time
 }
 
@@ -106,7 +107,7 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 	g := &Gateway{
 		mode: c.Mode, d: d, records: records{c.Approvals}, registry: registry{c.Registry}, audit: c.Audit, keys: c.Keys, rp: rp,
 		version: c.Version, reachStep: c.Reach, tools: map[toolName]toolRow{},
-		seen: map[string]bool{}, proofs: [2]map[string]bool{{}, {}},
+		seen: map[string][]string{}, proofs: [2]map[string]bool{{}, {}},
 	}
 	for _, t := range d.Tools {
 		described := t
@@ -313,10 +314,10 @@ type stopped struct{ error }
 
 func (s stopped) Unwrap() error { return s.error }
 
-func (g *Gateway) hasSeen(id string) bool {
+func (g *Gateway) hasSeen(id string) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.seen[id]
+	return slices.Clone(g.seen[id])
 }
 
 func (g *Gateway) hasSeenProof(id string) bool {

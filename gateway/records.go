@@ -29,7 +29,8 @@ const (
 	kindWindow     = "window"     // id: permit; key: requester
 	kindRevocation = "revocation" // id: permit
 	kindClock      = "clock"      // id: latest; the latest time ever seen
-	kindUse        = "use"        // id: issuer, audience, permit; key: while it is open, the action digest. Created once: the consumption.
+	kindUse        = "use"        // id: issuer, audience, permit, and of a run-wide one which use; key: while it is open, the action digest. Created once: the consumption.
+	kindRunWide    = "run_wide"   // id: permit; key: tenant, agent, run, action digest
 
 	kindPrincipal  = "principal" // key: token digest
 	kindName       = "name"      // id: a principal's folded id
@@ -103,6 +104,7 @@ type suspension struct {
 	View       api.View   `json:"view"`
 	Challenge  []byte     `json:"challenge,omitempty"`
 	ArgsDigest string     `json:"args_digest"`
+	Digest     string     `json:"digest"` // see actionDigest
 }
 
 func (r records) ping(ctx context.Context) error {

@@ -58,6 +58,9 @@ func (g *Gateway) Propose(ctx context.Context, auth api.Auth, a api.Action) (api
 			return api.Pending{State: api.StateHeld, First: first.Suspension}, nil
 		}
 	}
+	if p, ok, err := g.granted(ctx, s, t); ok || err != nil {
+		return p, err
+	}
 	return g.suspend(ctx, s, t)
 }
 
@@ -100,7 +103,7 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	}
 	sus := suspension{
 		ID: suspensionID(at), At: at, Permit: hex.EncodeToString(randomBytes(16)),
-		Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest,
+		Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest, Digest: g.actionDigest(s),
 	}
 	e := modes.Envelope{
 		Type: modes.EnvelopeType, Permit: sus.Permit, Decision: api.Approve, Issuer: g.d.Issuer, Tenant: s.Caller.Tenant,
@@ -195,10 +198,10 @@ func (g *Gateway) requester(ctx context.Context, agent api.Principal) (string, e
 }
 
 // viewDigest is the SHA-256 of the canonical view without its digest, without
-// the assertion options, which hold the digest's own consequence, and without the
-// renderings, which are made of the rest.
+// the assertion options, which hold the digest's own consequence, without what is
+// offered beside it, and without the renderings, which are made of the rest.
 func viewDigest(v api.View) (string, error) {
-	v.Digest, v.Assertion, v.Rendered = "", nil, nil
+	v.Digest, v.Offer, v.Assertion, v.Rendered = "", nil, nil, nil
 	text, err := canonical.Canonical(v)
 	if err != nil {
 		return "", fmt.Errorf("digesting the view: %w", err)
@@ -229,19 +232,34 @@ func (g *Gateway) Preview(ctx context.Context, auth api.Auth, a api.Action) (api
 
 // View implements api.Target.
 func (g *Gateway) View(ctx context.Context, auth api.Auth, id string) (api.View, error) {
-	caller, err := g.authenticate(ctx, auth, api.RolePerson)
+	caller, sus, e, err := g.open(ctx, auth, id)
 	if err != nil {
 		return api.View{}, err
 	}
-	sus, err := g.records.suspension(ctx, id)
+	v, err := g.shown(ctx, sus, e, caller)
 	if err != nil {
 		return api.View{}, err
 	}
-	e, err := g.ownedBy(sus, caller)
-	if err != nil {
-		return api.View{}, err
+	// What cannot be found out now is not offered.
+	v.Offer, _ = g.offer(ctx, sus, e)
+	return v, nil
+}
+
+// open reads a suspension for a person.
+func (g *Gateway) open(ctx context.Context, auth api.Auth, id string) (caller api.Principal, sus suspension, e modes.Envelope, err error) {
+	if caller, err = g.authenticate(ctx, auth, api.RolePerson); err != nil {
+		return caller, sus, e, err
 	}
-	v := sus.View
+	if sus, err = g.records.suspension(ctx, id); err != nil {
+		return caller, sus, e, err
+	}
+	e, err = g.ownedBy(sus, caller)
+	return caller, sus, e, err
+}
+
+// shown is the view of a suspension as a person gets it.
+func (g *Gateway) shown(ctx context.Context, sus suspension, e modes.Envelope, caller api.Principal) (v api.View, err error) {
+	v = sus.View
 	v.Rendered = g.channels(v)
 	if g.mode.Has(api.BindAttest) || g.mode.Has(api.BindChallenge) {
 		var allowed []passkey.Credential
@@ -310,6 +328,11 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	if d.Verdict == api.Approve && d.Stage != sus.View.Stage {
 		return fmt.Errorf("%w: the decision is on another stage than the one that waits", api.ErrConflict)
 	}
+	if d.RunWide != nil && d.Verdict == api.Approve {
+		if sus, err = g.widened(ctx, sus, e, *d.RunWide); err != nil {
+			return err
+		}
+	}
 	a := modes.Approval{
 		ID: sus.Permit, Suspension: sus.ID, Verdict: d.Verdict, Approver: caller.ID,
 		EnvelopeText: sus.Envelope, Challenge: sus.Challenge, ViewDigest: sus.View.Digest, Assertion: slices.Clone(d.Assertion),
@@ -335,6 +358,10 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	if a.Verdict == api.Approve && a.Approver == e.Requester && e.SelfApproval != "" {
 		a.SelfApproval = e.SelfApproval
 		notes = append(notes, optOutText(e.SelfApproval))
+	}
+	if d.RunWide != nil && a.Verdict == api.Approve {
+		a.RunWide = sus.View.RunWide
+		notes = append(notes, "run-wide: up to "+termsText(*sus.View.RunWide))
 	}
 	entry.Note = strings.Join(notes, "; ")
 	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) {
@@ -371,6 +398,13 @@ func (g *Gateway) recordDecision(ctx context.Context, a modes.Approval, e modes.
 	}
 	if a.Verdict == api.Approve && e.Stage < e.Stages {
 		return g.nextStage(ctx, sus, e, a)
+	}
+	if a.RunWide != nil {
+		// First, so that no approval is on record which covers less than it says. The row
+		// means nothing without one.
+		if err := once(create(ctx, g.records.s, kindRunWide, a.ID, runWideKey(e.Tenant, e.Agent, sus.Action.Run, sus.Digest), struct{}{})); err != nil {
+			return err
+		}
 	}
 	// One row per permit: the second decision finds it there.
 	if _, err := create(ctx, g.records.s, kindApproval, a.ID, sus.Action.Run, a); err != nil {

@@ -80,6 +80,26 @@ func (m Mode) Covered(ctx context.Context, s *Situation) bool {
 	return len(Verify(ctx, s)) == 0
 }
 
+// Covers evaluates what has to hold of a run-wide approval for a proposal to be
+// granted under it: that it is for this action, that it is in force, and that a use
+// is left. What is carried, and what belongs to one call, is for the dispatch.
+func Covers(ctx context.Context, s *Situation, a Approval) []api.Refusal {
+	s.ctx, s.Evidence, s.Call = ctx, fromStore(s, a, nil), ""
+	if a.RunWide == nil || !s.Evidence.Envelope.RunWide() {
+		return []api.Refusal{{Binding: api.BindRecord, Code: "no_approval", Detail: "the approval is for one call"}}
+	}
+	var out []api.Refusal
+	for _, b := range []api.Binding{
+		api.BindArgs, api.BindRefs, api.BindRecord, api.BindAgent, api.BindDuties, api.BindAudience, api.BindConnector,
+		api.BindRun, api.BindExpiry, api.BindOnline, api.BindSeen, api.BindOnce,
+	} {
+		if r, ok := Recheck(s, b); !ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 var (
 	errNotApproved = fmt.Errorf("not approved: %w", api.ErrNotFound)
 	errTooFew      = fmt.Errorf("approved by too few: %w", api.ErrNotFound)

@@ -394,6 +394,8 @@ func checkRun(s *Situation) (string, string) {
 
 func checkCall(s *Situation) (string, string) {
 	switch e := s.Evidence.Envelope; {
+	case e.RunWide():
+		return "", ""
 	case e.Call == "":
 		return "absent", "the approval names no call"
 	case e.Call != s.Action.Call:
@@ -410,10 +412,23 @@ func checkSuspension(s *Situation) (string, string) {
 		return CodeUnavailable, "suspensions cannot be read now"
 	case err != nil:
 		return "none", "this call was never suspended"
+	case e.RunWide():
+		return checkBoundTo(s, latest)
 	case e.SuspendedAt == 0:
 		return "absent", "the approval names no suspension"
 	case e.SuspendedAt != latest.At:
 		return "differs", "the approval is for another suspension of this call"
+	}
+	return "", ""
+}
+
+// checkBoundTo: a call under a run-wide approval was proposed, and bound to it then.
+func checkBoundTo(s *Situation, latest Suspended) (string, string) {
+	switch permit, err := s.Records.Permit(s.context(), latest.ID); {
+	case err != nil:
+		return CodeUnavailable, "suspensions cannot be read now"
+	case permit != s.Evidence.Envelope.Permit:
+		return "differs", "this call waits for another approval"
 	}
 	return "", ""
 }
@@ -468,6 +483,8 @@ func checkOnline(s *Situation) (string, string) {
 		return "risk", "the risk label changed since the approval"
 	case e.Stages < s.Policy.Needed(s.Tool):
 		return "approvals", "more people have to approve this than did"
+	case e.RunWide() && e.Uses > s.Policy.RunWideOf(s.Tool).Uses:
+		return "run_wide", "fewer calls may be approved at once than were"
 	}
 	return "", ""
 }
@@ -496,10 +513,18 @@ func Disabled(ctx context.Context, r Identities, agent string) (string, string) 
 }
 
 func checkSeen(s *Situation) (string, string) {
-	switch id := s.Evidence.Envelope.Permit; {
-	case id == "":
+	e := s.Evidence.Envelope
+	if e.Permit == "" {
 		return "absent", "the approval has no identifier"
-	case s.Seen(id):
+	}
+	calls, uses := s.Seen(e.Permit), 1
+	if e.RunWide() {
+		if s.CallErr != nil {
+			return CodeUnavailable, "suspensions cannot be read now"
+		}
+		uses = e.Uses
+	}
+	if len(calls) >= uses || slices.Contains(calls, s.Call) {
 		return "seen", "the approval was presented before"
 	}
 	return "", ""
@@ -510,7 +535,13 @@ func checkOnce(s *Situation) (string, string) {
 	if e.Permit == "" {
 		return "absent", "the approval has no identifier"
 	}
-	spent, err := s.Records.Spent(s.context(), s.Keys.Issuer, e.Audience, e.Permit)
+	spent, err := false, s.CallErr
+	switch {
+	case !e.RunWide():
+		spent, err = s.Records.Spent(s.context(), s.Keys.Issuer, e.Audience, e.Permit)
+	case err == nil:
+		_, spent, err = s.Records.Use(s.context(), s.Keys.Issuer, e, s.Call)
+	}
 	switch {
 	case err != nil:
 		return CodeUnavailable, "spent approvals cannot be read now"

@@ -9,6 +9,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -275,7 +276,7 @@ func checkRows() []row {
 		}},
 
 		{name: "no identifier", envelope: func(e *Envelope) { e.Permit = "" }, want: "seen/absent once/absent"},
-		{name: "seen by this instance", change: func(s *Situation, w *fakeWorld) { s.Seen = func(id string) bool { return id == w.permit } }, want: "seen/seen"},
+		{name: "seen by this instance", change: func(s *Situation, w *fakeWorld) { s.Seen = seen(w.permit, "") }, want: "seen/seen"},
 		{name: "spent", change: func(_ *Situation, w *fakeWorld) { w.spent = w.permit }, want: "once/spent"},
 		{name: "spent state down", change: down("Spent"), want: "once/unavailable"},
 
@@ -312,7 +313,7 @@ func carrierRows() []row {
 		{name: "M3 unknown ticket", mode: mode("M3"), carried: func(_ *cast, c *api.Carried) { c.Approval = "another" }, want: "record/no_approval expiry/absent seen/absent"},
 		{name: "M3 declined", mode: mode("M3"), change: storeHolds(api.Decline), want: "record/no_approval expiry/absent seen/absent"},
 		{name: "M3 expired", mode: mode("M3"), envelope: func(e *Envelope) { e.ExpiresAt = testNow.Unix() }, want: "expiry/expired"},
-		{name: "M3 used", mode: mode("M3"), change: func(s *Situation, w *fakeWorld) { s.Seen = func(id string) bool { return id == w.permit } }, want: "seen/seen"},
+		{name: "M3 used", mode: mode("M3"), change: func(s *Situation, w *fakeWorld) { s.Seen = seen(w.permit, "") }, want: "seen/seen"},
 		{name: "M3 without record, known by its id alone", mode: mode("M3-record-expiry")},
 		{name: "M3 without record, the store is not read", mode: mode("M3-record"), want: "expiry/absent"},
 
@@ -325,7 +326,7 @@ func carrierRows() []row {
 			text := must(UnverifiedPayload(c.Permit))
 			c.Permit = "x." + encoded(append(text, " more"...)) + ".y"
 		}, want: "audience/absent expiry/absent seen/absent"},
-		{name: "M4 seen", mode: mode("M4"), change: func(s *Situation, w *fakeWorld) { s.Seen = func(id string) bool { return id == w.permit } }, want: "seen/seen"},
+		{name: "M4 seen", mode: mode("M4"), change: func(s *Situation, w *fakeWorld) { s.Seen = seen(w.permit, "") }, want: "seen/seen"},
 		{name: "M4 another issuer", mode: mode("M4"), envelope: func(e *Envelope) { e.Issuer = "https://sibling.example" }, want: "signed/issuer"},
 		{name: "M4 needs no proof", mode: mode("M4"), change: func(s *Situation, _ *fakeWorld) { s.Proof = "" }},
 
@@ -506,7 +507,7 @@ type built struct {
 func build(t testing.TB) []built {
 	t.Helper()
 	var out []built
-	for _, r := range append(checkRows(), carrierRows()...) {
+	for _, r := range slices.Concat(checkRows(), carrierRows(), runWideRows()) {
 		s, err := r.situation()
 		if err != nil {
 			t.Fatalf("%s: %v", r.name, err)

@@ -49,10 +49,26 @@ type Envelope struct {
 	SelfApproval string        `json:"self_approval"`
 	AgentKey     string        `json:"jkt"` // RFC 7638 thumbprint, base64url
 	Guarantee    api.Guarantee `json:"guarantee"`
-	Uses         int           `json:"uses"`
-	NotBefore    int64         `json:"nbf"` // Unix seconds
-	ExpiresAt    int64         `json:"exp"` // Unix seconds
-	ViewDigest   string        `json:"view_sha256"`
+	// Scope is ScopeRun where the approver opted in to more than the one call; then
+	// Step and Call are empty, Uses counts calls, and ExpiresAt is the approval's own end.
+	Scope      string `json:"scope,omitempty"`
+	Uses       int    `json:"uses"`
+	NotBefore  int64  `json:"nbf"` // Unix seconds
+	ExpiresAt  int64  `json:"exp"` // Unix seconds
+	ViewDigest string `json:"view_sha256"`
+}
+
+// ScopeRun is the scope of an approval for equal calls of a run.
+const ScopeRun = "run"
+
+// RunWide reports whether the envelope is for equal calls of a run.
+func (e Envelope) RunWide() bool { return e.Scope == ScopeRun }
+
+// On returns the envelope of the same action for its whole run, on terms.
+func (e Envelope) On(terms api.RunWide) Envelope {
+	e.Scope, e.Step, e.Call = ScopeRun, "", ""
+	e.Uses, e.ExpiresAt = int(terms.Uses), terms.Until.Unix()
+	return e
 }
 
 // Bound returns the envelope with the members that the mode binds, and without
@@ -126,6 +142,8 @@ type Approval struct {
 	ViewDigest   string          `json:"view_digest,omitempty"`
 	// SelfApproval is the reason why the requester could be the approver, where it was.
 	SelfApproval string `json:"self_approval,omitempty"`
+	// RunWide are the terms that the approver opted in to, where it did.
+	RunWide *api.RunWide `json:"run_wide,omitempty"`
 }
 
 // A Policy is the version of the rules in force, and what differs for a tool.
@@ -134,7 +152,18 @@ type Policy struct {
 	Risk    map[string]string `json:"risk,omitempty"` // audience/tool → label
 	// Approvals says for which tools how many people have to approve, if not one.
 	Approvals map[string]int `json:"approvals,omitempty"` // audience/tool → number
+	// RunWide says for which tools an approver may opt in to how much.
+	RunWide map[string]RunWideBounds `json:"run_wide,omitempty"` // audience/tool → bounds
 }
+
+// RunWideBounds are the most that a run-wide approval may be for. Zero allows none.
+type RunWideBounds struct {
+	Uses int           `json:"uses"`
+	For  time.Duration `json:"for"` // from the decision on, in nanoseconds
+}
+
+// RunWideOf returns the bounds of run-wide approvals of a tool.
+func (p Policy) RunWideOf(t api.Tool) RunWideBounds { return p.RunWide[t.Audience+"/"+t.Name] }
 
 // Needed returns how many people have to approve a call of a tool.
 func (p Policy) Needed(t api.Tool) int { return max(1, p.Approvals[t.Audience+"/"+t.Name]) }

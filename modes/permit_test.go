@@ -356,6 +356,7 @@ func FuzzParseEnvelope(f *testing.F) {
 	f.Add(must(e.Text()))
 	f.Add(must(json.MarshalIndent(e, "", " ")))
 	f.Add(must(Envelope{}.Text()))
+	f.Add(must(e.On(api.RunWide{Uses: 3, Until: testNow}).Text()))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		e, err := ParseEnvelope(text)
 		if err != nil {

@@ -47,12 +47,19 @@ type Situation struct {
 
 	Records    Records
 	Identities Identities
-	Seen       func(id string) bool // the live instance's memory of permits
+	Seen       func(id string) []string // the calls for which the live instance saw a permit
 	SeenProof  func(jti string) bool
 	Keys       *Keys
 	RP         *passkey.RelyingParty
 
 	Evidence Evidence
+	// Call identifies the call at hand among those under a run-wide approval: by the
+	// newest suspension of its place, so that entering a step again is another call.
+	Call    string
+	CallErr error
+	// Use is which use of a run-wide approval the call spends or has spent, from 1;
+	// zero while that is not known.
+	Use int
 	// ProofID is the identifier of the proof that the sender binding verified, to
 	// be remembered when the approval is spent.
 	ProofID string
@@ -72,6 +79,10 @@ type Records interface {
 	// Permit returns the permit id that an approval of a suspension has.
 	Permit(ctx context.Context, suspension string) (string, error)
 	Spent(ctx context.Context, issuer, audience, permit string) (bool, error)
+	// Use returns the number of the use of a run-wide approval that a call has spent,
+	// else of the first that no call has. With spent and a use that is another call's,
+	// none is left, and it is the last.
+	Use(ctx context.Context, issuer string, e Envelope, call string) (n int, spent bool, err error)
 	Revoked(ctx context.Context, permit string) (bool, error)
 }
 
@@ -155,6 +166,9 @@ func Open(ctx context.Context, s *Situation) {
 	if carrier, ok := carriers[s.Mode.Carrier]; ok {
 		s.Evidence = carrier.Find(s)
 	}
+	if s.Evidence.Envelope.RunWide() {
+		s.Call, s.CallErr = s.call()
+	}
 }
 
 // Evaluate is Verify for a situation that was opened.
@@ -179,6 +193,15 @@ func Evaluate(s *Situation) []api.Refusal {
 		out = append(out, api.Refusal{Binding: api.BindMediated, Code: "flag", Detail: "the resume body does not say approved"})
 	}
 	return out
+}
+
+func (s *Situation) call() (string, error) {
+	e := s.Evidence.Envelope
+	latest, err := s.Records.Latest(s.context(), s.Mode.PlaceOf(e.Tenant, e.Agent, s.Action))
+	if errors.Is(err, api.ErrNotFound) { // which only suspension minds
+		return s.Action.Step + "\x00" + s.Action.Call, nil
+	}
+	return latest.ID, err
 }
 
 // Standing are the bindings that say whether authority still holds, rather than

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -202,12 +203,22 @@ func (r row) situation() (*Situation, error) {
 		Canonical: []byte(`{"amount":1}`), ArgsDigest: "digest-of-the-arguments",
 		Now: testNow, HighWater: testNow, Policy: Policy{Version: "policy-1"}, Resolved: c.resolved(),
 		Records: w, Identities: w, Keys: c.keys, RP: c.rp,
-		Seen: func(string) bool { return false }, SeenProof: func(string) bool { return false },
+		Seen: seen(""), SeenProof: func(string) bool { return false },
 	}
 	if r.change != nil {
 		r.change(s, w)
 	}
 	return s, nil
+}
+
+// seen is an instance that has seen a permit for some calls.
+func seen(permit string, calls ...string) func(string) []string {
+	return func(id string) []string {
+		if id != permit {
+			return nil
+		}
+		return calls
+	}
 }
 
 // fakeWorld is an approval store and a register of identities that answer what
@@ -220,6 +231,7 @@ type fakeWorld struct {
 	place                     [3]string
 	owner                     [2]string // of the place: tenant, agent
 	spent, revoked            string    // a permit
+	uses                      []string  // the calls that have spent one of its uses, of a run-wide approval
 	people                    map[string]api.Principal
 	disabled                  string // an agent
 	approvers                 []string
@@ -272,6 +284,16 @@ func (w *fakeWorld) Permit(context.Context, string) (string, error) {
 
 func (w *fakeWorld) Spent(_ context.Context, issuer, audience, permit string) (bool, error) {
 	return issuer == testIssuer && permit == w.spent && permit != "", w.fails("Spent")
+}
+
+func (w *fakeWorld) Use(_ context.Context, issuer string, e Envelope, call string) (int, bool, error) {
+	if err := w.fails("Use"); err != nil || issuer != testIssuer || e.Permit != w.permit {
+		return 1, false, err
+	}
+	if i := slices.Index(w.uses, call); i >= 0 {
+		return i + 1, true, nil
+	}
+	return min(len(w.uses)+1, e.Uses), len(w.uses) >= e.Uses, nil
 }
 
 func (w *fakeWorld) Revoked(_ context.Context, permit string) (bool, error) {

@@ -82,6 +82,10 @@ func (d *desk) View(_ context.Context, _ api.Auth, id string) (api.View, error) 
 	return v, nil
 }
 
+func (d *desk) RunWideView(context.Context, api.Auth, string, api.RunWide) (api.View, error) {
+	return api.View{}, &api.UnimplementedError{Feature: "run-wide approvals", Reason: "a ticket is for one request"}
+}
+
 func (d *desk) Decide(_ context.Context, auth api.Auth, decision api.Decision) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

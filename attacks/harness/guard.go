@@ -172,6 +172,11 @@ func (t notedTarget) View(ctx context.Context, auth api.Auth, suspension string)
 	return t.of.View(ctx, auth, suspension)
 }
 
+func (t notedTarget) RunWideView(ctx context.Context, auth api.Auth, suspension string, terms api.RunWide) (api.View, error) {
+	defer t.n.begin("RunWideView")()
+	return t.of.RunWideView(ctx, auth, suspension, terms)
+}
+
 func (t notedTarget) Decide(ctx context.Context, auth api.Auth, d api.Decision) error {
 	defer t.n.begin("Decide")()
 	return t.of.Decide(ctx, auth, d)

@@ -49,22 +49,24 @@ const (
 	BindConnector Binding = "connector"
 	// BindRun compares the run.
 	BindRun Binding = "run"
-	// BindCall compares the call identifier.
+	// BindCall compares the call identifier, unless the approval is run-wide.
 	BindCall Binding = "call"
 	// BindSuspension wants the approval to be for the newest suspension of
-	// (run, step, call); it implies BindRun and BindCall.
+	// (run, step, call), or that suspension to be bound to it where it is run-wide; it
+	// implies BindRun and BindCall.
 	BindSuspension Binding = "suspension"
 	// BindExpiry checks not-before and not-after against one clock, which must
 	// not have run back.
 	BindExpiry Binding = "expiry"
 	// BindOnline wants the agent enabled, the approval not revoked, the approver
 	// still enrolled, policy version and risk label unchanged, no more approvals
-	// asked for, at dispatch.
+	// asked for and no fewer run-wide uses allowed, at dispatch.
 	BindOnline Binding = "online"
 	// BindSeen looks an identifier up and marks it in one live instance.
 	BindSeen Binding = "seen"
-	// BindOnce spends an approval by one atomic compare-and-set in shared,
-	// durable state scoped to issuer and audience; it implies BindSeen.
+	// BindOnce spends an approval, or one use of a run-wide one, by one atomic
+	// compare-and-set in shared, durable state scoped to issuer and audience; it
+	// implies BindSeen.
 	BindOnce Binding = "once"
 	// BindClosed holds when store, policy, audit or clock does not answer.
 	BindClosed Binding = "closed"

@@ -27,10 +27,12 @@ const (
 
 // Pending answers a proposal.
 type Pending struct {
-	Suspension string       `json:"suspension,omitempty"` // empty unless pending
+	// Suspension is empty unless the proposal is pending, or granted under a run-wide
+	// approval, to which the suspension is then bound.
+	Suspension string       `json:"suspension,omitempty"`
 	State      PendingState `json:"state"`
 	// SuspendedAt orders suspensions: unique and strictly increasing over all
-	// instances that share the store. Zero unless pending.
+	// instances that share the store. Zero where there is no suspension.
 	SuspendedAt int64 `json:"suspended_at,omitempty"`
 	// First is, for a held proposal, the suspension of the equal action that is not
 	// reconciled, where the design knows it.
@@ -46,7 +48,12 @@ type View struct {
 	// Stage says which approval this view is for where the action needs several, one
 	// after the other; zero where it needs one.
 	Stage int64 `json:"stage,omitempty"`
-	// Digest is the hex SHA-256 of the view without this member, Assertion and
+	// RunWide are the terms of a view from RunWideView; nil in one for a single call.
+	RunWide *RunWide `json:"run_wide,omitempty"`
+	// Offer is the most that the approver may ask RunWideView for, at this moment; nil
+	// where the design has no such approvals or the policy allows none.
+	Offer *RunWide `json:"offer,omitempty"`
+	// Digest is the hex SHA-256 of the view without this member, Offer, Assertion and
 	// Rendered; empty where the design does not bind the view.
 	Digest string `json:"digest,omitempty"`
 	// Assertion holds the PublicKeyCredentialRequestOptions (WebAuthn Level 3,
@@ -69,10 +76,20 @@ const (
 	MediumPage     Medium = "page"     // a fragment of HTML
 )
 
+// RunWide are the terms of a run-wide approval: of calls of one run that equal the
+// one which was asked for (service, tool, arguments, what references mean), in
+// whatever step.
+type RunWide struct {
+	Uses  int64     `json:"uses"`  // how many calls at most, two or more
+	Until time.Time `json:"until"` // its own end, in whole seconds: the first instant at which it is over
+}
+
 // A ViewField is one line of a view.
 type ViewField struct {
 	// Path says which value the line claims to show, as a key of [Values];
-	// "#audience", "#tool", "#agent" and the like for what is not an argument.
+	// "#audience", "#tool", "#agent" and the like for what is not an argument. A
+	// run-wide view, and no other, has the lines "#uses", a decimal number, and
+	// "#until", a time as of RFC 3339.
 	Path  string `json:"path"`
 	Label string `json:"label"`
 	// Text is the value as displayed. A string is shown without quotes. In a view
@@ -98,6 +115,7 @@ type Decision struct {
 	Suspension string          `json:"suspension"`
 	Verdict    Verdict         `json:"verdict"`
 	Stage      int64           `json:"stage,omitempty"`     // of the view that was decided on
+	RunWide    *RunWide        `json:"run_wide,omitempty"`  // of the view that was decided on
 	Assertion  json.RawMessage `json:"assertion,omitempty"` // WebAuthn assertion response
 }
 
@@ -187,7 +205,8 @@ type AuditEntry struct {
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Alert      Alert     `json:"alert,omitempty"`
 	// Note is what else an auditor has to know: the value of an administrative
-	// event, the stage that was decided, the opt-out under which somebody did.
+	// event, the stage that was decided, the opt-out under which somebody did, the
+	// terms of a run-wide approval, and which of its uses a call was.
 	Note string `json:"note,omitempty"`
 }
 

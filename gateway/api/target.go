@@ -24,6 +24,11 @@ type Target interface {
 
 	// View returns what the approver is shown. The caller is a person.
 	View(ctx context.Context, auth Auth, suspension string) (View, error)
+	// RunWideView returns what the approver is shown who asks to approve the action
+	// for its whole run, on terms within the view's Offer. A decision on it names
+	// them. It changes nothing, and the caller is a person. ErrInvalid for terms that
+	// are none, ErrForbidden for those that the policy does not allow.
+	RunWideView(ctx context.Context, auth Auth, suspension string, terms RunWide) (View, error)
 	// Decide records a decision.
 	Decide(ctx context.Context, auth Auth, d Decision) error
 	// BeginEnrolment and FinishEnrolment register a passkey for the calling person

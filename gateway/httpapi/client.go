@@ -81,6 +81,12 @@ func (c *Client) View(ctx context.Context, auth api.Auth, suspension string) (ou
 	return out, err
 }
 
+// RunWideView implements [api.Target].
+func (c *Client) RunWideView(ctx context.Context, auth api.Auth, suspension string, terms api.RunWide) (out api.View, err error) {
+	err = c.suspension(ctx, "POST", suspension, "/run-wide-view", &auth, terms, &out)
+	return out, err
+}
+
 // Decide implements [api.Target].
 func (c *Client) Decide(ctx context.Context, auth api.Auth, d api.Decision) error {
 	return c.suspension(ctx, "POST", d.Suspension, "/decision", &auth, d, nil)

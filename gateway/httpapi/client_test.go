@@ -35,6 +35,8 @@ func invoke(t api.Target, operation string, auth api.Auth, in any) (any, error) 
 		return t.Status(ctx, auth, in.(string))
 	case "view":
 		return t.View(ctx, auth, in.(string))
+	case "runWideView":
+		return t.RunWideView(ctx, auth, "s1", in.(api.RunWide))
 	case "decide":
 		return nil, t.Decide(ctx, auth, in.(api.Decision))
 	case "dispatch":
@@ -96,6 +98,8 @@ func generator(t reflect.Type) *rapid.Generator[any] {
 		return rapid.MakeCustom[api.SuspensionStatus](cfg).AsAny()
 	case *api.View:
 		return rapid.MakeCustom[api.View](cfg).AsAny()
+	case *api.RunWide:
+		return rapid.MakeCustom[api.RunWide](cfg).AsAny()
 	case *api.Decision:
 		return rapid.MakeCustom[api.Decision](cfg).AsAny()
 	case *api.Dispatch:

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -70,6 +71,12 @@ func (f *fake) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (api
 func (f *fake) View(ctx context.Context, auth api.Auth, id string) (api.View, error) {
 	return as[api.View](f.record(ctx, "view", auth, id))
 }
+func (f *fake) RunWideView(ctx context.Context, auth api.Auth, id string, terms api.RunWide) (api.View, error) {
+	if id != "s1" {
+		return api.View{}, errors.New("another suspension than the one that was named: " + id)
+	}
+	return as[api.View](f.record(ctx, "runWideView", auth, terms))
+}
 func (f *fake) Decide(ctx context.Context, auth api.Auth, d api.Decision) error {
 	_, err := f.record(ctx, "decide", auth, d)
 	return err
@@ -94,6 +101,7 @@ var (
 	refusal = api.Refusal{Binding: api.BindArgs, Code: "differs", Detail: "at dispatch"}
 	action  = api.Action{Audience: "bank", Tool: "pay", Arguments: []byte("{\"amount\": 1, \"to\":\"\xff\"}"),
 		Run: "r", Step: "s", Call: "c", Hints: api.Hints{DryRun: true}}
+	terms   = api.RunWide{Uses: 3, Until: time.Date(2026, 1, 5, 9, 10, 0, 0, time.UTC)}
 	carried = api.Carried{Approved: true, Approval: "ap", Permit: "a.b.c", Assertion: raw}
 )
 
@@ -106,8 +114,9 @@ var sample = map[string]struct{ in, out any }{
 	"preview": {action, api.Values{"/amount": json.RawMessage("1"), "/to>account": json.RawMessage(`"x"`), "/n": json.RawMessage("null")}},
 	"status":  {nil, api.SuspensionStatus{Suspension: "s1", Decided: true, Verdict: api.Approve, Carried: carried}},
 	"view": {nil, api.View{Suspension: "s1", Title: "t", Fields: []api.ViewField{{Path: "/amount", Label: "Amount", Text: "1"}},
-		Notes: []string{"n"}, Digest: "00", Assertion: raw}},
-	"decide": {api.Decision{Suspension: "s1", Verdict: api.Decline, Assertion: raw}, nil},
+		Notes: []string{"n"}, Offer: &terms, Digest: "00", Assertion: raw}},
+	"runWideView": {terms, api.View{Suspension: "s1", Title: "t", Fields: []api.ViewField{}, RunWide: &terms}},
+	"decide":      {api.Decision{Suspension: "s1", Verdict: api.Decline, RunWide: &terms, Assertion: raw}, nil},
 	"dispatch": {api.Dispatch{Action: action, Carried: carried, Siblings: []api.Action{action}, RequestID: "q"},
 		api.Outcome{Status: api.Reasked, Refusals: []api.Refusal{refusal}, Suspension: "s2", Result: raw,
 			Siblings: []api.Outcome{{Status: api.Absorbed, Result: raw}, {Status: api.Held}}}},

@@ -97,7 +97,7 @@ func TestDocumentListsTheRoutes(t *testing.T) {
 	if diff := cmp.Diff(inTable, inDocument, cmp.AllowUnexported(op{})); diff != "" {
 		t.Errorf("table (-) and document (+) differ:\n%s", diff)
 	}
-	if len(routes) != 13 {
+	if len(routes) != 14 {
 		t.Errorf("%d routes", len(routes))
 	}
 }

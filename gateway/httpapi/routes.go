@@ -80,6 +80,10 @@ var routes = []route{
 		call: func(ctx context.Context, t api.Target, c call) (any, error) { return t.Status(ctx, c.auth, c.id) }},
 	{method: "GET", path: "/v1/suspensions/{id}/view", operation: "view", out: api.View{},
 		call: func(ctx context.Context, t api.Target, c call) (any, error) { return t.View(ctx, c.auth, c.id) }},
+	{method: "POST", path: "/v1/suspensions/{id}/run-wide-view", operation: "runWideView", in: api.RunWide{}, out: api.View{},
+		call: func(ctx context.Context, t api.Target, c call) (any, error) {
+			return t.RunWideView(ctx, c.auth, c.id, *c.in.(*api.RunWide))
+		}},
 	{method: "POST", path: "/v1/suspensions/{id}/decision", operation: "decide", in: api.Decision{},
 		call: func(ctx context.Context, t api.Target, c call) (any, error) {
 			d := *c.in.(*api.Decision)

@@ -39,7 +39,7 @@ func TestSafeMethodsChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	if posts != 7 {
+	if posts != 8 {
 		t.Errorf("%d POST routes", posts)
 	}
 }

@@ -32,7 +32,8 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[api.Status]():       names(api.Executed, api.Refused, api.Held, api.Reasked, api.Absorbed),
 	reflect.TypeFor[api.Role]():         names(api.RoleAgent, api.RolePerson, api.RoleAdmin, api.RoleAuditor),
 	reflect.TypeFor[api.EventKind](): names(api.EventEnrol, api.EventDisableAgent, api.EventRevoke,
-		api.EventPolicyChange, api.EventRiskLabel, api.EventApprovals, api.EventRemoveCredential, api.EventAllowSelfApproval, api.EventForbidSelfApproval),
+		api.EventPolicyChange, api.EventRiskLabel, api.EventApprovals, api.EventRemoveCredential, api.EventAllowSelfApproval, api.EventForbidSelfApproval,
+		api.EventAllowRunWide, api.EventForbidRunWide),
 	reflect.TypeFor[errorCode](): names(codeInvalid, codeUnauthenticated, codeForbidden, codeRefused, codeNotFound,
 		codeNoRoute, codeMethod, codeConflict, codeTooLarge, codeMediaType, codeInternal, codeUnimplemented, codeUnavailable),
 }
