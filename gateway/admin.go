@@ -115,10 +115,10 @@ func runWideBounds(value string) (modes.RunWideBounds, error) {
 	number, duration, _ := strings.Cut(value, " ")
 	n, err := strconv.Atoi(number)
 	d, derr := time.ParseDuration(duration)
-	if err != nil || derr != nil || n < 2 || n > MaxRunWideUses || d < time.Second || d > MaxRunWideTime {
-		return modes.RunWideBounds{}, fmt.Errorf("%w: run-wide approvals are bounded by a number of calls from 2 to %d and a time from a second to %s, as in \"3 10m\"", api.ErrInvalid, MaxRunWideUses, MaxRunWideTime)
+	if err != nil || derr != nil || n < 2 || n > MaxRunWideUses || d < time.Second || d > MaxRunWideTime || d%time.Second != 0 {
+		return modes.RunWideBounds{}, fmt.Errorf("%w: run-wide approvals are bounded by a number of calls from 2 to %d and whole seconds, up to %s, as in \"3 10m\"", api.ErrInvalid, MaxRunWideUses, MaxRunWideTime)
 	}
-	return modes.RunWideBounds{Uses: n, For: d}, nil
+	return modes.RunWideBounds{Uses: n, Seconds: int64(d / time.Second)}, nil
 }
 
 func (g *Gateway) boundRunWide(ctx context.Context, tool string, bounds modes.RunWideBounds) error {

@@ -159,11 +159,10 @@ func spent(refusals []api.Refusal) bool {
 }
 
 func allWait(refusals []api.Refusal) bool {
-	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool { return !waits(r) })
+	return !slices.ContainsFunc(refusals, func(r api.Refusal) bool {
+		return r.Code != modes.CodeUnavailable && r.Code != modes.CodeClock
+	})
 }
-
-// waits says that a binding refused because something does not answer now.
-func waits(r api.Refusal) bool { return r.Code == modes.CodeUnavailable || r.Code == modes.CodeClock }
 
 // asksAgain: what was approved is not what it was, for a reason that a person
 // can judge anew.

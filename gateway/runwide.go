@@ -45,7 +45,7 @@ func (g *Gateway) offer(ctx context.Context, sus suspension, e modes.Envelope) (
 	if err != nil {
 		return nil, fmt.Errorf("%w: the time is not known", api.ErrUnavailable)
 	}
-	return &api.RunWide{Uses: int64(bounds.Uses), Until: now.Add(bounds.For).Truncate(time.Second).UTC()}, nil
+	return &api.RunWide{Uses: int64(bounds.Uses), Until: now.Add(time.Duration(bounds.Seconds) * time.Second).Truncate(time.Second).UTC()}, nil
 }
 
 // RunWideView implements api.Target.
@@ -108,7 +108,8 @@ func runWideView(sus suspension, terms api.RunWide) api.View {
 		{Path: "#uses", Label: "Calls in this run, at most", Text: strconv.FormatInt(terms.Uses, 10)},
 		{Path: "#until", Label: "Until", Text: terms.Until.Format(time.RFC3339)},
 	}, slices.DeleteFunc(slices.Clone(v.Fields), func(f api.ViewField) bool { return slices.Contains(ofOneCall, f.Path) }))
-	v.Notes = append(slices.Clone(v.Notes), fmt.Sprintf("This is not for one call: in any step of run %s the same call, with exactly these values, is made without asking again, up to %s.", run, termsText(terms)))
+	v.Notes = append(slices.Clone(v.Notes), fmt.Sprintf(
+		"This is not for one call: at most %s, with exactly these values, are made in whatever step of run %s without asking again.", termsText(terms), run))
 	return v
 }
 
@@ -135,12 +136,8 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 			return p, false, err
 		}
 		at := *s
-		refusals := modes.Covers(ctx, &at, a)
-		if slices.ContainsFunc(refusals, waits) {
-			return p, false, fmt.Errorf("%w: whether the approval of the run covers this is not known", api.ErrUnavailable)
-		}
-		if len(refusals) > 0 {
-			continue // a person is asked
+		if len(modes.Covers(ctx, &at, a)) > 0 {
+			continue // a person is asked, also where this cannot be known now
 		}
 		sus := suspension{Permit: a.ID, Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest, Digest: digest, Envelope: a.EnvelopeText, Challenge: a.Challenge}
 		asked, err := g.records.suspension(ctx, a.Suspension)

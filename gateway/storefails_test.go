@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"countersign/gateway"
 	"countersign/gateway/api"
@@ -125,7 +126,7 @@ var needless = []string{"get clock", "create clock", "update clock", "update use
 var offered = []string{"get policy"}
 
 // unread are rows whose bodies nobody reads: that they are there says it all.
-var unread = []string{"get clock", "find approver", "find suspension", "find window", "find enrolment", "get use"}
+var unread = []string{"get clock", "find approver", "find suspension", "find window", "find run_wide", "find enrolment", "get use"}
 
 func storeCalls() []storeCall {
 	plain := func(f func(w *world) func() error) func(w *world) func() (api.Status, error) {
@@ -266,6 +267,47 @@ func storeCalls() []storeCall {
 			must(w.t, w.decide(id, "approver-p", api.Approve))
 			must(w.t, w.decide(id, "approver-2", api.Approve))
 			d := w.collect(a, id)
+			return func() (api.Status, error) {
+				o, err := w.present(w.target, "agent-a", d)
+				return o.Status, err
+			}
+		}},
+		{name: "bound run-wide approvals", mode: "M9", ready: event(api.Event{Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "3 10m"})},
+		{name: "forbid run-wide approvals", mode: "M9", ready: event(api.Event{Kind: api.EventForbidRunWide, Subject: "bank.example/pay"})},
+		{name: "view for the run", mode: "M9", ready: plain(func(w *world) func() error {
+			w.allowRunWide("pay", "3 15m")
+			id, terms := w.pending(w.action("pay", 1)), w.terms(3, time.Minute)
+			return func() error { _, err := w.target.RunWideView(ctx, auth("approver-p"), id, terms); return err }
+		})},
+		{name: "opt in for the run", mode: "M9", ready: plain(func(w *world) func() error {
+			w.allowRunWide("pay", "3 15m")
+			id := w.pending(w.action("pay", 1))
+			d := w.optIn(id, "approver-p", w.terms(3, time.Minute))
+			return func() error { return w.target.Decide(ctx, auth("approver-p"), d) }
+		})},
+		{name: "propose under a run-wide approval", mode: "M9", ready: plain(func(w *world) func() error {
+			w.runWide("wire", 3)
+			a := w.action("wire", 1)
+			return func() error {
+				p, err := w.target.Propose(ctx, auth("agent-a"), a)
+				if p.State == api.StatePending { // what is not known to be covered is asked
+					err = api.ErrUnavailable
+				}
+				return err
+			}
+		})},
+		{name: "dispatch under a run-wide approval", mode: "M9", ready: func(w *world) func() (api.Status, error) {
+			w.runWide("wire", 3)
+			d := w.granted(w.action("wire", 1))
+			return func() (api.Status, error) {
+				o, err := w.present(w.target, "agent-a", d)
+				return o.Status, err
+			}
+		}},
+		{name: "present a use of a run-wide approval again", mode: "M9", needless: append(standing, "get use"), ready: func(w *world) func() (api.Status, error) {
+			w.runWide("wire", 3)
+			d := w.granted(w.action("wire", 1))
+			w.dispatch(d)
 			return func() (api.Status, error) {
 				o, err := w.present(w.target, "agent-a", d)
 				return o.Status, err

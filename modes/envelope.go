@@ -158,8 +158,8 @@ type Policy struct {
 
 // RunWideBounds are the most that a run-wide approval may be for. Zero allows none.
 type RunWideBounds struct {
-	Uses int           `json:"uses"`
-	For  time.Duration `json:"for"` // from the decision on, in nanoseconds
+	Uses    int   `json:"uses"`
+	Seconds int64 `json:"seconds"` // from the decision on
 }
 
 // RunWideOf returns the bounds of run-wide approvals of a tool.

@@ -18,7 +18,7 @@ func forTheRun(e *Envelope) {
 // allowed has the policy allow run-wide approvals of so many calls of a tool.
 func allowed(tool string, uses int) func(*Situation, *fakeWorld) {
 	return func(s *Situation, _ *fakeWorld) {
-		s.Policy.RunWide = map[string]RunWideBounds{testAudience + "/" + tool: {Uses: uses, For: time.Minute}}
+		s.Policy.RunWide = map[string]RunWideBounds{testAudience + "/" + tool: {Uses: uses, Seconds: 60}}
 	}
 }
 

@@ -45,8 +45,8 @@ const (
 	EventForbidSelfApproval EventKind = "forbid_self_approval" // Subject: person
 
 	// The bounds of run-wide approvals of a tool, which is allowed none unless they
-	// are set: how many calls, 2 to 99, and how long from the decision on, a second
-	// to 24 hours as of time.ParseDuration, as in "3 10m". What is changed later also
+	// are set: how many calls, 2 to 99, and how long from the decision on, whole seconds
+	// up to 24 hours as of time.ParseDuration, as in "3 10m". What is changed later also
 	// ends approvals of more calls than are allowed then, and not those that last
 	// longer.
 	EventAllowRunWide  EventKind = "allow_run_wide"  // Subject: audience + "/" + tool; Value: the bounds

@@ -20,6 +20,7 @@ var scope = []struct {
 	{"gateway/dispatch.go", nil},
 	{"gateway/execute.go", nil},
 	{"gateway/review.go", nil},
+	{"gateway/runwide.go", nil},
 	{"gateway/admin.go", nil},
 	{"gateway/gateway.go", []string{
 		"Gateway.authenticate", "Gateway.tool", "Gateway.gated", "Gateway.now", "Gateway.keepTime", "Gateway.situate", "Gateway.read",
