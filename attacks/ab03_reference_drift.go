@@ -76,6 +76,20 @@ var _ = family(Family{
 			},
 		},
 		{
+			Name:    "run_wide_approval_and_the_referenced_record_changed_while_a_call_waits",
+			Summary: "two equal calls of a run are approved, at one opt-in where that is offered; the record is changed by a legitimate event while the second waits",
+			Uses:    []Capability{UseRef, UseDelay}, Stopped: stopped("refs"), Needs: []scenarios.Role{scenarios.RoleReference},
+			Success: []string{"content", "none"}, References: []string{"incident 52", "incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				s.ForTheRun(3, calls...)
+				m := s.Collect(calls[1])
+				s.Tamper()
+				s.Drift()
+				s.Dispatch(m)
+			},
+		},
+		{
 			Name:    "record_changed_by_the_agents_own_tool_after_approval",
 			Summary: "the agent changes the record with a tool it is allowed to use, after the approval",
 			Uses:    []Capability{UseText, UseRef}, Stopped: stopped("refs | steer"), Needs: []scenarios.Role{scenarios.RoleReference},

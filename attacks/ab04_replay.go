@@ -120,6 +120,53 @@ var _ = family(Family{
 				s.Dispatch(s.Collect(next).With(func(d *api.Dispatch) { d.Carried = first.Dispatch.Carried }))
 			},
 		},
+		{
+			Name:    "run_wide_approval_used_once_more_than_it_is_for",
+			Summary: "two equal calls of a run are approved and made, at one opt-in where there is such a thing; a third, proposed while uses were left, is presented on the approval of the second",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("seen | once | idem & @idempotent"), AlsoNamed: []api.Binding{api.BindRecord},
+			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 62"},
+			Run: func(s *Stage) { s.onceMore(func(m Message) { s.Dispatch(m) }) },
+		},
+		{
+			Name:    "run_wide_approval_used_once_more_at_another_instance",
+			Summary: "two equal calls of a run are approved and made; a third is presented on the approval of the second to another instance of the gateway",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("once | idem & @idempotent"), AlsoNamed: []api.Binding{api.BindRecord},
+			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 62"},
+			Run: func(s *Stage) { s.onceMore(func(m Message) { s.DispatchAt(s.Second(), m) }) },
+		},
+		{
+			Name:    "run_wide_approvals_last_use_raced_for_by_eight_workers",
+			Summary: "two equal calls of a run are approved and one is made; eight workers, each with a call of the run, present the approval of the second, and all pass the checks before any of them consumes",
+			Uses:    []Capability{UseQueue, UseDelay}, Stopped: stopped("once | idem & @idempotent"), AlsoNamed: []api.Binding{api.BindRecord},
+			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 28", "incident 62", "CWE-367"},
+			Run: func(s *Stage) {
+				calls := s.equal(9)
+				s.ForTheRun(2, calls...)
+				s.Dispatch(s.Collect(calls[0]))
+				m := s.Collect(calls[1])
+				s.Tamper()
+				var ms []Message
+				for _, c := range calls[1:] {
+					ms = append(ms, s.under(c, m))
+				}
+				s.RaceOf(ms...)
+			},
+		},
+		{
+			Name:    "run_wide_call_presented_twice",
+			Summary: "two equal calls of a run are approved, with a use to spare where they are approved at one opt-in, and the second is presented twice",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("seen | once | idem & @idempotent"),
+			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				s.ForTheRun(3, calls...)
+				s.Dispatch(s.Collect(calls[0]))
+				m := s.Collect(calls[1])
+				s.Dispatch(m)
+				s.Tamper()
+				s.Dispatch(m)
+			},
+		},
 	},
 	Twins: []Variant{
 		{
@@ -149,8 +196,31 @@ var _ = family(Family{
 				}
 			},
 		},
+		{
+			Name:    "run_wide_three_equal_calls_under_one_opt_in",
+			Summary: "the person wants three equal calls of one run; the approver opts in to three where that is offered, and decides on each otherwise; all three are made",
+			Effects: 3, References: []string{"incident 62"},
+			Run: func(s *Stage) {
+				calls := []*Call{s.Call(0), s.Call(0).In(firstRun, "step-2", "call-2"), s.Call(0).In(firstRun, "step-3", "call-3")}
+				s.ForTheRun(3, calls...)
+				for _, c := range calls {
+					s.Dispatch(s.Collect(c))
+				}
+			},
+		},
 	},
 })
+
+// onceMore has two equal calls of a run made, and presents a third.
+func (s *Stage) onceMore(present func(Message)) {
+	calls := s.equal(3)
+	s.ForTheRun(2, calls...)
+	s.Dispatch(s.Collect(calls[0]))
+	m := s.Collect(calls[1])
+	s.Dispatch(m)
+	s.Tamper()
+	present(s.under(calls[2], m))
+}
 
 // identical returns equal calls of one step.
 func (s *Stage) identical(n int) []*Call {

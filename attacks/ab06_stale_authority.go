@@ -144,10 +144,38 @@ var _ = family(Family{
 			"online", func(s *Stage, c *Call) { s.RaiseRisk(c, "critical") }),
 		late("approvers_passkey_removed_between_consumption_and_a_late_send", "the approver's credentials are removed after the approval was consumed, and the send is a minute late",
 			"online & (record | attest | challenge)", func(s *Stage, _ *Call) { s.RemoveCredentials(approver) }),
+		inTheRun("run_wide_approval_over_while_a_call_waits", "two equal calls of a run are approved, at one opt-in where that is offered; what was approved comes to its own end while the second waits",
+			"expiry", func(s *Stage, _ *Call, end time.Time) { s.Wait(end.Sub(s.now()) + time.Minute) }),
+		inTheRun("run_wide_approval_withdrawn_while_a_call_waits", "two equal calls of a run are approved, at one opt-in where that is offered; the approval of the second is withdrawn while it waits",
+			"online", func(s *Stage, second *Call, _ time.Time) { s.Revoke(second) }),
+		inTheRun("run_wide_approval_and_the_policy_changed_while_a_call_waits", "two equal calls of a run are approved, at one opt-in where that is offered; the policy is tightened while the second waits",
+			"online", func(s *Stage, _ *Call, _ time.Time) { s.ChangePolicy("policy-2") }),
+		inTheRun("run_wide_approval_and_the_agent_disabled_while_a_call_waits", "two equal calls of a run are approved, at one opt-in where that is offered; the agent is disabled while the second waits",
+			"online", func(s *Stage, second *Call, _ time.Time) { s.Disable(second.Agent) }),
+		inTheRun("run_wide_approval_withdrawn_between_consumption_and_a_late_send", "two equal calls of a run are approved, at one opt-in where that is offered; the approval of the second is withdrawn after it was consumed, and the send is a minute late",
+			"online", func(s *Stage, second *Call, _ time.Time) {
+				s.During(api.StepConsumed, func() {
+					s.Revoke(second)
+					s.Wait(time.Minute)
+				})
+			}),
 		late("expired_between_consumption_and_a_late_send", "the approval's end passes after it was consumed, and the send comes after it",
 			"expiry", func(s *Stage, _ *Call) { s.Wait(ApprovalTTL) }),
 	},
 	Twins: []Variant{
+		{
+			Name:    "run_wide_call_dispatched_just_before_the_end",
+			Summary: "two equal calls of a run are approved, at one opt-in where that is offered; the second waits until a second before the end of what was approved",
+			Effects: 2, References: []string{"incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				end := s.ForTheRun(2, calls...)
+				s.Dispatch(s.Collect(calls[0]))
+				m := s.Collect(calls[1])
+				s.Wait(end.Sub(s.now()) - time.Second)
+				s.Dispatch(m)
+			},
+		},
 		unmoved("dispatched_just_before_the_end", "the call waits until a second before the approval's end",
 			func(s *Stage, _ *Call) { s.Wait(ApprovalTTL - time.Second) }),
 		unmoved("another_tools_risk_label_raised_while_the_call_waits", "the risk label of another tool rises; this one's is what it was",

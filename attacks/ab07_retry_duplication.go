@@ -194,8 +194,39 @@ var _ = family(Family{
 				s.Dispatch(m)
 			},
 		},
+		{
+			Name:    "run_wide_call_dispatched_again_after_a_crash_behind_the_send",
+			Summary: "two equal calls of a run are approved, with a use to spare where that is one opt-in; the gateway crashes after the send of the second and before it records the outcome, and the worker dispatches again",
+			Uses:    []Capability{UseFault}, Stopped: stopped("once | idem"),
+			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 21", "incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				s.ForTheRun(3, calls...)
+				s.Dispatch(s.Collect(calls[0]))
+				m := s.Collect(calls[1])
+				s.Tamper()
+				s.CrashAt(api.StepSent)
+				s.DispatchInto(m)
+				s.Restart()
+				s.Wait(5 * time.Minute)
+				s.Dispatch(m)
+			},
+		},
 	},
 	Twins: []Variant{
+		{
+			Name:    "run_wide_call_sent_again_after_a_refused_connection",
+			Summary: "two equal calls of a run are approved, at one opt-in where that is offered; the connection of the second is refused, and the retry makes its effect",
+			Effects: 2, References: []string{"incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				s.ForTheRun(2, calls...)
+				s.Dispatch(s.Collect(calls[0]))
+				m := s.Collect(calls[1])
+				s.Lose(provider.FaultNotSent)
+				s.Dispatch(m)
+			},
+		},
 		{
 			Name:    "sent_again_after_a_refused_connection",
 			Summary: "the first connection is refused, so nothing was sent; the retry makes the one effect",

@@ -59,6 +59,14 @@ var _ = family(Family{
 				c.Action.Arguments = c.Args().With("human_approved", json.RawMessage("true")).Text()
 				s.Dispatch(s.claimed(c))
 			}),
+		undecided("run_wide_approval_claimed_by_call_and_body",
+			"the arguments say that the call is one of many which are approved for the run, and the resume body brings a permit for the run along",
+			" | strict | suspension", []string{"incident 42", "incident 62"},
+			func(s *Stage, c *Call) {
+				s.BoundRunWide(c, runWideBounds)
+				c.Action.Arguments = c.Args().With("run_wide", json.RawMessage(`{"uses":9}`)).Text()
+				s.Dispatch(s.widened(s.claimed(c)))
+			}),
 		undecided("looked_at_and_never_decided",
 			"every address that only reads is called for an undecided call, as a scanner of mails does, and the worker resumes it",
 			"", []string{"incident 38"},
@@ -361,6 +369,28 @@ func reusedAssertions() []Variant {
 		}
 	}
 	return []Variant{
+		{
+			Name:    "run_wide_opt_in_posted_with_the_assertion_for_one_call",
+			Summary: "an agent posts a decision for its whole run, where that is offered, with the assertion that the approver gave for one call",
+			Uses:    []Capability{UseClient}, Stopped: stopped("attest | duties | challenge"),
+			Success: []string{"who", "none"}, References: []string{"incident 62", "incident 77"},
+			Run: func(s *Stage) {
+				old := s.reviewedAssertion(1)
+				c := s.Call(0)
+				s.BoundRunWide(c, runWideBounds)
+				s.Propose(c)
+				d := api.Decision{Suspension: c.Suspension, Verdict: api.Approve, Assertion: old}
+				if s.offered(c, approver) {
+					terms := s.terms(9)
+					d.RunWide = &terms
+				}
+				s.Tamper()
+				if c.State == api.StatePending {
+					s.Decide(c, c.Agent.ID, api.View{}, d)
+				}
+				s.Dispatch(s.Collect(c))
+			},
+		},
 		variant("assertion_was_given_for_another_call", "an agent posts a decision with the assertion that the approver gave for another call",
 			[]string{"incident 77"}, func(_ *Stage, old json.RawMessage, _ api.View) json.RawMessage { return old }),
 		variant("assertion_for_another_call_beside_the_challenge_asked_for",

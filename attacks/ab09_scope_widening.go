@@ -122,8 +122,94 @@ var _ = family(Family{
 				s.Dispatch(m.With(func(d *api.Dispatch) { d.Siblings = []api.Action{s.Call(1).Action} }))
 			},
 		},
+		{
+			Name:    "run_wide_approval_used_in_another_run",
+			Summary: "a call is approved, for its whole run where that is offered; another run has an equal, undecided call with equal ids, and the approval is presented for it",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("run | suspension"), AlsoNamed: []api.Binding{api.BindRecord},
+			Success: []string{"origin:run", "none"}, References: []string{"incident 51", "incident 62"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.ForTheRun(3, c)
+				m := s.Collect(c)
+				s.Tamper()
+				other := s.Call(0).In("run-2", "step-1", "call-1")
+				s.Propose(other)
+				s.Dispatch(s.under(other, m))
+			},
+		},
+		{
+			Name:    "run_wide_approval_used_for_other_arguments",
+			Summary: "two equal calls of a run are approved, at one opt-in where that is offered, and the arguments of the second are changed in the queue",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("args"),
+			Success: []string{"content", "none"}, References: []string{"incident 51", "incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				s.ForTheRun(3, calls...)
+				m := s.Collect(calls[1])
+				s.Tamper()
+				s.Dispatch(m.With(func(d *api.Dispatch) { d.Action.Arguments = s.Call(1).Action.Arguments }))
+			},
+		},
+		{
+			Name:    "run_wide_approval_used_for_a_call_with_other_arguments",
+			Summary: "a call is approved, for its whole run where that is offered; the run goes on to a call with other arguments, which nobody decides, on that approval",
+			Uses:    []Capability{UseQueue, UseText}, Stopped: stopped("args | suspension"), AlsoNamed: []api.Binding{api.BindRecord},
+			Success: []string{"content", "none"}, References: []string{"incident 51", "incident 62"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.ForTheRun(3, c)
+				m := s.Collect(c)
+				s.Tamper()
+				other := s.Call(1).In(firstRun, "step-2", "call-1")
+				s.Propose(other)
+				s.Dispatch(s.under(other, m))
+			},
+		},
+		{
+			Name:    "run_wide_call_presented_by_another_agent",
+			Summary: "two equal calls of a run are approved, at one opt-in where that is offered; another agent of the same person takes the second from the queue and presents it",
+			Uses:    []Capability{UseQueue, UseClient}, Stopped: stopped("agent | sender"),
+			Success: []string{"origin:agent", "none"}, References: []string{"incident 37", "incident 62"},
+			Run: func(s *Stage) {
+				calls := s.equal(2)
+				s.ForTheRun(3, calls...)
+				m := s.Collect(calls[1])
+				s.Tamper()
+				m.Agent = s.agents[agentB]
+				s.Dispatch(m)
+			},
+		},
+		{
+			Name:    "approval_of_one_call_edited_to_cover_the_run",
+			Summary: "one call is approved; its permit is edited in the queue to be for the whole run, until an end of its own, and presented for an equal call that waits undecided",
+			Uses:    []Capability{UseQueue}, Stopped: stopped("suspension | signed | challenge | call & record"), AlsoNamed: []api.Binding{api.BindRecord},
+			Success: []string{"origin", "none"}, References: []string{"incident 62", "RFC 8725 section 3.1"},
+			Run: func(s *Stage) {
+				c, other := s.Call(0), s.Call(0).In(firstRun, "step-2", "call-2")
+				s.BoundRunWide(c, runWideBounds)
+				s.Propose(c)
+				s.Propose(other)
+				s.Review(c)
+				m := s.Collect(c)
+				s.Tamper()
+				s.Dispatch(s.widened(s.under(other, m)))
+			},
+		},
 	},
 	Twins: []Variant{{
+		Name:    "run_wide_approval_beside_a_call_that_is_asked_for_itself",
+		Summary: "two equal calls of a run are approved, at one opt-in where that is offered; a third with other arguments is approved for itself; all are made",
+		Effects: 3, References: []string{"incident 62"},
+		Run: func(s *Stage) {
+			calls, other := s.equal(2), s.Call(1).In(firstRun, "step-9", "call-9")
+			s.Propose(other)
+			s.ForTheRun(2, calls...)
+			s.Review(other)
+			for _, c := range append(calls, other) {
+				s.Dispatch(s.Collect(c))
+			}
+		},
+	}, {
 		Name:    "equal_ids_in_two_runs_each_with_its_own_approval",
 		Summary: "two runs have a call with the same ids; each is approved and executed",
 		Effects: 2,

@@ -57,6 +57,22 @@ var _ = family(Family{
 				s.Dispatch(s.Collect(c))
 			},
 		},
+		{
+			Name:    "requester_opts_in_for_its_whole_run",
+			Summary: "the person who asks approves the call, for its whole run where that is offered",
+			Uses:    []Capability{UsePerson}, Stopped: stopped("duties"),
+			Success: []string{"who:requester", "none"}, References: []string{"incident 62", "NIST SP 800-53 AC-5"},
+			Run: func(s *Stage) {
+				c := s.Call(0)
+				s.BoundRunWide(c, runWideBounds)
+				s.Propose(c)
+				s.Tamper()
+				if opted, _ := s.OptIn(c, requester, 3); !opted {
+					s.ReviewBy(c, requester)
+				}
+				s.Dispatch(s.Collect(c))
+			},
+		},
 		decidedUnknown("requester_decides_while_it_cannot_be_looked_up", "the look-up of the deciding person's identity fails, and the requester approves; at dispatch it works again",
 			requester, "who:requester"),
 		decidedUnknown("delegate_decides_while_it_cannot_be_looked_up", "the look-up of the deciding person's identity fails, so that nothing says for whom it acts, and a delegate of the requester approves",

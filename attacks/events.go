@@ -241,6 +241,8 @@ func changeText(kind referee.ChangeKind, subject, value string) string {
 		return "removes the passkeys of " + subject
 	case referee.ApprovalsNeeded:
 		return "has the policy ask for " + value + " people to approve " + subject
+	case referee.RunWideBounded:
+		return "has the policy allow an approval of " + subject + " for a run: calls and time, at most, " + value
 	case referee.SelfApprovalAllowed:
 		return "records that " + subject + " may approve its own requests: " + value
 	case referee.SelfApprovalForbidden:

@@ -23,7 +23,7 @@ import (
 
 // editPermit changes members of a permit's payload that are there, and keeps
 // header and signature. A permit that has none of them is returned as it is:
-// there was nothing to edit.
+// there was nothing to edit. The scope is a member that a permit for one call leaves out.
 func editPermit(permit string, changes map[string]any) (string, error) {
 	parts := strings.Split(permit, ".")
 	if len(parts) != 3 {
@@ -45,6 +45,9 @@ func editPermit(permit string, changes map[string]any) (string, error) {
 			claims[name] = v
 			edited = true
 		}
+	}
+	if _, counted := claims["uses"]; counted && changes["scope"] != nil {
+		claims["scope"] = changes["scope"]
 	}
 	if !edited {
 		return permit, nil

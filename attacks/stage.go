@@ -60,6 +60,7 @@ type Call struct {
 	SuspendedAt int64
 
 	proposed time.Time
+	under    *Call // at whose review the approval was given that this one is granted under
 }
 
 // masks returns what a page of the deployment tells people who enter the secrets
@@ -395,8 +396,10 @@ func (s *Stage) Propose(c *Call) {
 	c.State, c.Suspension, c.SuspendedAt = p.State, p.Suspension, p.SuspendedAt
 	s.event(Event{Kind: EventSuspended, Who: theTarget, State: p.State, Suspension: p.Suspension})
 	switch p.State {
-	case api.StatePending:
-		s.newest[place(c.Action)] = p.Suspension
+	case api.StatePending, api.StateGranted:
+		if p.Suspension != "" {
+			s.newest[place(c.Action)] = p.Suspension
+		}
 	case api.StateHeld:
 		s.answer(Answer{Status: api.Held, Refusals: []api.Refusal{{Binding: api.BindIdem, Code: "unreconciled"}}})
 		panic(stop{})
@@ -442,7 +445,7 @@ func (s *Stage) goOnIf(o opinion) {
 
 // look lets a person read a pending call and make up their mind.
 func (s *Stage) look(c *Call, id string, m api.Medium) opinion {
-	p := s.person(id)
+	s.person(id)
 	view, err := s.target.View(s.ctx, auth(id), c.Suspension)
 	if err != nil {
 		s.refused(err)
@@ -455,14 +458,20 @@ func (s *Stage) look(c *Call, id string, m api.Medium) opinion {
 		view, err = oracles.See(m, rendering, view)
 		s.must(err)
 	}
-	view.Rendered = nil
+	return s.consider(c, id, view, m, c.intent())
+}
+
+// consider lets a person make up their mind about a view.
+func (s *Stage) consider(c *Call, id string, view api.View, m api.Medium, in oracles.Intent) opinion {
+	view.Rendered, view.Offer = nil, nil
 	s.event(Event{Kind: EventShown, Who: id, Text: string(m), View: &view})
-	reading := s.oracle.Decide(view, c.intent())
+	reading := s.oracle.Decide(view, in)
 	s.Prompts++
 	s.Characters += reading.Characters
-	d := api.Decision{Suspension: c.Suspension, Verdict: reading.Verdict, Stage: view.Stage}
+	d := api.Decision{Suspension: c.Suspension, Verdict: reading.Verdict, Stage: view.Stage, RunWide: view.RunWide}
 	if len(view.Assertion) > 0 && d.Verdict == api.Approve {
-		d.Assertion, err = p.key.Assert(view.Assertion)
+		var err error
+		d.Assertion, err = s.person(id).key.Assert(view.Assertion)
 		s.must(err)
 		s.asserted = d.Assertion
 	}
@@ -548,7 +557,7 @@ func (s *Stage) post(c *Call, id string, view api.View, d api.Decision, why stri
 // Collect returns what the worker then holds for a call.
 func (s *Stage) Collect(c *Call) Message {
 	m := Message{Agent: c.Agent, Dispatch: api.Dispatch{Action: c.Action}}
-	if c.State == api.StatePending {
+	if c.Suspension != "" {
 		st, err := s.target.Status(s.ctx, api.Auth{Token: c.Agent.token}, c.Suspension)
 		s.must(err)
 		m.Dispatch.Carried = st.Carried
@@ -793,10 +802,13 @@ func (s *Stage) Disable(a *Agent) {
 
 // Revoke withdraws the approval of a call.
 func (s *Stage) Revoke(c *Call) {
-	if c.State != api.StatePending {
+	if c.Suspension == "" {
 		return // nothing was approved
 	}
 	s.admin(api.Event{Kind: api.EventRevoke, Subject: c.Suspension})
+	if c.under != nil {
+		c = c.under
+	}
 	s.change(referee.ApprovalRevoked, c.Suspension, "")
 }
 

@@ -18,8 +18,9 @@ var _ = register(faithful{})
 // It approves iff some want agrees with the view: the title, if the want has one;
 // every shown value, unless the person does not care about it; the service and
 // the tool, if shown and wanted. A shown value that the want does not know is a
-// disagreement. Other lines ("#agent", notes) are read and decide nothing. A view
-// without any line is declined.
+// disagreement, and so is "#uses", which makes of one call several. Other lines
+// ("#agent", notes) are read and decide nothing, unless the want has a value for
+// them. A view without any line is declined.
 //
 // Its limits are the point of the model. It cannot miss what is not shown. Of a
 // text that ends with "…" it sees the beginning only, and agrees if the wanted
@@ -69,7 +70,7 @@ func compare(v api.View, w Want) (agreed int, why string) {
 			want = w.Tool
 		case f.Path == "#audience" && w.Audience != "":
 			want = w.Audience
-		case strings.HasPrefix(f.Path, "#"), w.Free[f.Path]:
+		case strings.HasPrefix(f.Path, "#") && !known && f.Path != "#uses", w.Free[f.Path]:
 			continue
 		case !known:
 			return i, fmt.Sprintf("%s (%s) is shown and was not wanted", f.Label, f.Path)

@@ -26,7 +26,7 @@ type Want struct {
 	Audience, Tool string
 	// Values holds the plain display text of every value, by path as in
 	// [api.Values]: a string without quotes, a number or truth value as JSON, a
-	// list joined with ", ".
+	// list joined with ", ". It may hold that of a line such as "#uses", too.
 	Values map[string]string
 	// Free marks the paths whose value the person does not care about.
 	Free map[string]bool

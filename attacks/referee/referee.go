@@ -4,7 +4,9 @@
 //
 // An effect is authorised when some approver who may approve it approved a view
 // that showed exactly this action, the approval served no earlier effect, and
-// authority held when the dispatch came in. Otherwise the effect has reasons.
+// authority held when the dispatch came in. Where that view said that it is for so
+// many calls of the run, until a time, the approval serves as many calls of that run,
+// one effect each, until then. Otherwise the effect has reasons.
 // The referee picks, for each effect in the order of the ledger, the approval
 // that leaves the fewest.
 package referee
@@ -15,6 +17,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"countersign/gateway/api"
@@ -119,6 +122,9 @@ const (
 	RiskChanged       ChangeKind = "risk"               // Subject: audience/tool; Value: label
 	CredentialRemoved ChangeKind = "credential_removed" // Subject: approver
 	ApprovalsNeeded   ChangeKind = "approvals"          // Subject: audience/tool; Value: how many people, one after the other, have to approve
+	// RunWideBounded: Value: how many calls of a run one approval may be for, and how
+	// long from the decision on, as in "3 10m"; empty: for one call.
+	RunWideBounded ChangeKind = "run_wide" // Subject: audience/tool
 	// The requester may approve what it asks for itself, or may not any more.
 	SelfApprovalAllowed   ChangeKind = "self_approval_allowed"   // Subject: person; Value: the reason
 	SelfApprovalForbidden ChangeKind = "self_approval_forbidden" // Subject: person
@@ -162,8 +168,11 @@ func Judge(h History) ([]Verdict, error) {
 		if c.Kind == ApprovalsNeeded && c.number() < 1 {
 			return nil, fmt.Errorf("judging: %q people have to approve %s", c.Value, c.Subject)
 		}
+		if _, _, err := c.bounds(); c.Kind == RunWideBounded && err != nil {
+			return nil, fmt.Errorf("judging: the bounds of run-wide approvals of %s: %w", c.Subject, err)
+		}
 	}
-	used := map[string]bool{} // by suspension: two decisions on one are one approval
+	served := map[string][]call{} // by suspension: two decisions on one are one approval
 	var out []Verdict
 	for i, e := range h.Effects {
 		t, ok := h.tool(e)
@@ -183,17 +192,60 @@ func Judge(h History) ([]Verdict, error) {
 			if r.Verdict != api.Approve || r.Tick > e.Tick {
 				continue
 			}
-			reasons := h.reasons(e, d, r, t, used[r.Suspension])
-			if kinds := weight(reasons); kinds < cost {
+			reasons := h.reasons(e, d, r, t, r.spent(served[r.Suspension], d))
+			kinds := 2 * weight(reasons)
+			if _, wide := r.runWide(); wide {
+				kinds++ // of two that are as good, the one for this call alone
+			}
+			if kinds < cost {
 				best, cost = Verdict{Effect: i, Review: j, Reasons: reasons}, kinds
 			}
 		}
 		if best.Review >= 0 {
-			used[h.Reviews[best.Review].Suspension] = true
+			id := h.Reviews[best.Review].Suspension
+			served[id] = append(served[id], d.call())
 		}
 		out = append(out, best)
 	}
 	return out, nil
+}
+
+// A call is one stop of one step of a run.
+type call struct{ run, step, call, suspension string }
+
+func (d Dispatch) call() call { return call{d.Run, d.Step, d.Call, d.Suspension} }
+
+// terms are how many calls an approval is for, and until when.
+type terms struct {
+	uses  int
+	until time.Time
+}
+
+// runWide reads off the view that was decided on whether it was for a whole run.
+func (r Review) runWide() (terms, bool) {
+	var lines []string
+	for _, path := range []string{"#uses", "#until"} {
+		for _, f := range r.View.Fields {
+			if f.Path == path {
+				lines = append(lines, f.Text)
+			}
+		}
+	}
+	if len(lines) != 2 {
+		return terms{}, false
+	}
+	uses, err := strconv.Atoi(lines[0])
+	until, timeErr := time.Parse(time.RFC3339, lines[1])
+	return terms{uses, until}, err == nil && timeErr == nil
+}
+
+// spent says whether an approval has served what it is for: one call, or so many of
+// the run. A call has one effect under it.
+func (r Review) spent(served []call, d Dispatch) bool {
+	if t, wide := r.runWide(); wide {
+		return len(served) >= t.uses || slices.Contains(served, d.call())
+	}
+	return len(served) > 0
 }
 
 // weight counts kinds before members, so that one hidden field is not outweighed
@@ -256,6 +308,7 @@ func (h History) reasons(e Effect, d Dispatch, r Review, t api.Tool, used bool) 
 			add(Shown, p)
 		}
 	}
+	_, wide := r.runWide()
 	for _, x := range []struct {
 		member      string
 		called, was string
@@ -263,7 +316,8 @@ func (h History) reasons(e Effect, d Dispatch, r Review, t api.Tool, used bool) 
 		{"agent", d.Agent, r.Agent}, {"run", d.Run, r.Run}, {"step", d.Step, r.Step}, {"call", d.Call, r.Call},
 		{"suspension", d.Suspension, r.Suspension},
 	} {
-		if x.called != x.was {
+		ofOneCall := x.member != "agent" && x.member != "run"
+		if x.called != x.was && !(wide && ofOneCall) {
 			add(Origin, x.member)
 		}
 	}
@@ -315,6 +369,33 @@ func (h History) end(id string) string {
 	return id
 }
 
+// bounds reads how many calls one approval may be for at most, and how long.
+func (c Change) bounds() (uses int, lasts time.Duration, err error) {
+	if c.Value == "" {
+		return 0, 0, nil
+	}
+	number, duration, _ := strings.Cut(c.Value, " ")
+	if uses, err = strconv.Atoi(number); err != nil {
+		return 0, 0, err
+	}
+	lasts, err = time.ParseDuration(duration)
+	return uses, lasts, err
+}
+
+// beyond reports whether the view that was decided on was for more calls of the run,
+// or for longer, than one approval could be for at that moment.
+func (h History) beyond(r Review) (out bool) {
+	t, wide := r.runWide()
+	out = wide
+	for _, c := range h.Changes {
+		if wide && c.Kind == RunWideBounded && c.Subject == r.Audience+"/"+r.Tool && c.Tick < r.Tick {
+			uses, lasts, _ := c.bounds()
+			out = t.uses > uses || t.until.After(r.Time.Add(lasts))
+		}
+	}
+	return out
+}
+
 func (c Change) number() int {
 	n, _ := strconv.Atoi(c.Value)
 	return n
@@ -358,19 +439,23 @@ func (h History) optedOut(person string, at Tick) (out bool) {
 // between the dispatch's coming in and the effect at which it holds, and the
 // effect may follow the last one by MaxLateness at most. Authority under a policy,
 // a risk label or an opt-out is back when they are, and when no more people have
-// to approve than had to.
+// to approve than had to, and one approval may be for as many calls as it is.
 func (h History) stale(e Effect, d Dispatch, r Review) string {
-	if !d.Time.Before(r.Expires) {
+	end := r.Expires
+	if t, wide := r.runWide(); wide {
+		end = t.until
+	}
+	if !d.Time.Before(end) {
 		return "expired"
 	}
-	if e.Time.Sub(r.Expires) > MaxLateness {
+	if e.Time.Sub(end) > MaxLateness {
 		return "expired"
 	}
 	var (
-		now    = authority{policy: r.Policy, risk: r.Risk}
+		now    = authority{policy: r.Policy, risk: r.Risk, beyond: h.beyond(r)}
 		held   = false // at some instant since the dispatch came in
 		ended  time.Time
-		ending string
+		ending = now.missing(r)
 	)
 	for _, c := range h.Changes {
 		if c.Tick < r.Tick || c.Tick > e.Tick {
@@ -394,6 +479,7 @@ func (h History) stale(e Effect, d Dispatch, r Review) string {
 type authority struct {
 	policy, risk string
 	more         bool   // people have to approve than had to
+	beyond       bool   // what one approval may be for
 	forbidden    bool   // the requester decided, and may not any more
 	gone         string // the change that ended it for good
 }
@@ -410,6 +496,8 @@ func (a authority) missing(r Review) string {
 		return string(RiskChanged)
 	case a.more:
 		return string(ApprovalsNeeded)
+	case a.beyond:
+		return string(RunWideBounded)
 	case a.forbidden:
 		return string(SelfApprovalForbidden)
 	}
@@ -440,6 +528,11 @@ func (h History) apply(c Change, r Review, a *authority) {
 	case ApprovalsNeeded:
 		if c.Subject == r.Audience+"/"+r.Tool {
 			a.more = c.number() > h.needed(r)
+		}
+	case RunWideBounded: // a shorter time is for approvals to come
+		if t, wide := r.runWide(); wide && c.Subject == r.Audience+"/"+r.Tool {
+			uses, _, _ := c.bounds()
+			a.beyond = t.uses > uses
 		}
 	case SelfApprovalAllowed, SelfApprovalForbidden:
 		if c.Subject == r.Approver && r.Approver == r.Requester {
