@@ -261,8 +261,8 @@ var claims = []claim{
 	},
 	{
 		kind: KindItem, name: "4c run-wide", text: "an approval covers a run only where the approver has opted for that",
-		picks: called("run_wide|^standing_approval", "each_with_its_own_approval$"),
-		tests: []string{"TestCovered", "TestCoveredIsNotAsked"},
+		picks: called("run_wide", "^standing_approval", "each_with_its_own_approval$"),
+		tests: []string{"TestRunWideOnlyByOptIn", "TestRunWideIsForEqualCalls", "TestRunWideEnds", "TestRunWideWorkers", "TestCovered"},
 	},
 	{
 		kind: KindItem, name: "5 fails closed", text: "what cannot be checked, read or written holds the call",

@@ -23,51 +23,57 @@ type Finding struct {
 }
 
 // Compare returns an [api.AlertTwice] for each permit under which the ledger has
-// more than one effect, in the order of the second effects. The log holds the
-// entries of every gateway that shares the approvals.
+// two effects of one call, or more effects than the approval is for, in the order in
+// which they became too many. The log holds the entries of every gateway that shares
+// the approvals.
 //
 // An effect belongs to the permit from which its idempotency key was derived, or
 // else to the one with which its request was dispatched. A worker that gives
 // several permits one request id makes each of them answer for all the effects. A
-// design that lets one permit cover many calls, as a grant for a run does, is told
-// of each permit that did.
+// design that lets one permit cover many calls without saying how many, as a grant
+// for a run does, is told of each permit that did.
 func Compare(log []api.AuditEntry, ledger []Effect) []Finding {
 	type request struct{ audience, tool, id string }
-	byKey, byRequest := map[string][]string{}, map[request][]string{}
+	byKey, byRequest, uses := map[string][]spend{}, map[request][]spend{}, map[string]int64{}
 	for _, e := range log {
-		switch {
-		case e.Permit == "":
+		if e.Permit == "" {
 			continue
-		case e.Key != "":
-			note(byKey, e.Key, e.Permit)
+		}
+		uses[e.Permit] = max(uses[e.Permit], e.Uses, 1)
+		if e.Key != "" {
+			note(byKey, e.Key, spend{e.Permit, e.Suspension})
 		}
 		if e.RequestID != "" {
-			note(byRequest, request{e.Audience, e.Tool, e.RequestID}, e.Permit)
+			note(byRequest, request{e.Audience, e.Tool, e.RequestID}, spend{e.Permit, e.Suspension})
 		}
 	}
-	made := map[string][]int64{}
-	var twice []string
+	made, calls := map[string][]int64{}, map[spend]int{}
+	var over []string
 	for _, e := range ledger {
-		permits := byKey[e.IdempotencyKey]
-		if len(permits) == 0 {
-			permits = byRequest[request{e.Audience, e.Tool, e.RequestID}]
+		spends := byKey[e.IdempotencyKey]
+		if len(spends) == 0 {
+			spends = byRequest[request{e.Audience, e.Tool, e.RequestID}]
 		}
-		for _, p := range permits {
-			made[p] = append(made[p], e.Seq)
-			if len(made[p]) == 2 {
-				twice = append(twice, p)
+		for _, s := range spends {
+			made[s.permit] = append(made[s.permit], e.Seq)
+			calls[s]++
+			if (calls[s] > 1 || int64(len(made[s.permit])) > uses[s.permit]) && !slices.Contains(over, s.permit) {
+				over = append(over, s.permit)
 			}
 		}
 	}
 	var out []Finding
-	for _, p := range twice {
+	for _, p := range over {
 		out = append(out, Finding{api.AlertTwice, p, made[p]})
 	}
 	return out
 }
 
-func note[K comparable](to map[K][]string, k K, permit string) {
-	if !slices.Contains(to[k], permit) {
-		to[k] = append(to[k], permit)
+// A spend is a permit, or of one for several calls what one of them spends.
+type spend struct{ permit, call string }
+
+func note[K comparable](to map[K][]spend, k K, s spend) {
+	if !slices.Contains(to[k], s) {
+		to[k] = append(to[k], s)
 	}
 }

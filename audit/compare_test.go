@@ -20,6 +20,12 @@ func TestCompare(t *testing.T) {
 	twice := func(permit string, effects ...int64) audit.Finding {
 		return audit.Finding{Alert: api.AlertTwice, Permit: permit, Effects: effects}
 	}
+	several := func(uses int64) api.AuditEntry { return api.AuditEntry{Permit: "p", Uses: uses, Suspension: "s0"} }
+	call := func(suspension, request string) api.AuditEntry {
+		e := line("p", request, "")
+		e.Suspension = suspension
+		return e
+	}
 	elsewhere := effect(2, "r1", "")
 	elsewhere.Audience = "payroll"
 	for _, tt := range []struct {
@@ -40,6 +46,11 @@ func TestCompare(t *testing.T) {
 			[]audit.Finding{twice("p", 1, 2), twice("q", 1, 2)}},
 		{"the same id at another service", []api.AuditEntry{line("p", "r1", "")}, []audit.Effect{effect(1, "r1", ""), elsewhere}, nil},
 		{"what needs no permit", []api.AuditEntry{line("", "r1", "")}, []audit.Effect{effect(1, "r1", ""), effect(2, "r1", ""), effect(3, "", "")}, nil},
+		{"as many calls as it is for", []api.AuditEntry{several(2), call("s1", "r1"), call("s2", "r2")}, []audit.Effect{effect(1, "r1", ""), effect(2, "r2", "")}, nil},
+		{"one call more than it is for", []api.AuditEntry{several(2), call("s1", "r1"), call("s2", "r2"), call("s3", "r3")},
+			[]audit.Effect{effect(1, "r1", ""), effect(2, "r2", ""), effect(3, "r3", "")}, []audit.Finding{twice("p", 1, 2, 3)}},
+		{"one call twice, and a use to spare", []api.AuditEntry{several(3), call("s1", "r1"), call("s2", "r2"), call("s2", "r3")},
+			[]audit.Effect{effect(1, "r1", ""), effect(2, "r2", ""), effect(3, "r3", "")}, []audit.Finding{twice("p", 1, 2, 3)}},
 		{"the order of the second effects", []api.AuditEntry{line("p", "r1", ""), line("q", "r2", "")},
 			[]audit.Effect{effect(1, "r1", ""), effect(2, "r2", ""), effect(3, "r2", ""), effect(4, "r1", "")}, []audit.Finding{twice("q", 2, 3), twice("p", 1, 4)}},
 	} {

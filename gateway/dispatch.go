@@ -67,6 +67,7 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		Event: "dispatch", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest,
 		// Before the effect, so that a crash leaves no effect without its permit.
 		Permit: permitDigest(s.Evidence.Envelope.Permit), Policy: s.Policy.Version, RequestID: requestID,
+		Suspension: s.Call, // which of its calls, where the permit is for several
 	}
 	s.AuditErr = g.log(ctx, entry)
 	if refusals == nil {

@@ -361,6 +361,7 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	}
 	if d.RunWide != nil && a.Verdict == api.Approve {
 		a.RunWide = sus.View.RunWide
+		entry.Uses = a.RunWide.Uses
 		notes = append(notes, "run-wide: up to "+termsText(*sus.View.RunWide))
 	}
 	entry.Note = strings.Join(notes, "; ")

@@ -466,7 +466,7 @@ func TestRunWideRetries(t *testing.T) {
 	w.expect("1 of 2", ds[0], api.Executed, "", 1)
 	w.expect("2 of 2", ds[1], api.Executed, "", 2)
 	w.expect("3 of 2", ds[2], api.Refused, "seen/seen once/spent", 2)
-	if got := w.alerts(); !slices.Equal(got, []string{"presented after consumption"}) {
+	if got := w.alerts(); !slices.Equal(got, []api.Alert{"presented after consumption"}) {
 		t.Errorf("alerts %q", got)
 	}
 

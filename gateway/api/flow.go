@@ -204,6 +204,8 @@ type AuditEntry struct {
 	Status     Status    `json:"status,omitempty"`
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Alert      Alert     `json:"alert,omitempty"`
+	// Uses is how many calls the approval is for, where that is more than one.
+	Uses int64 `json:"uses,omitempty"`
 	// Note is what else an auditor has to know: the value of an administrative
 	// event, the stage that was decided, the opt-out under which somebody did, the
 	// terms of a run-wide approval, and which of its uses a call was.
