@@ -182,7 +182,7 @@ var _ = family(Family{
 		{
 			Name:    "approval_of_one_call_edited_to_cover_the_run",
 			Summary: "one call is approved; its permit is edited in the queue to be for the whole run, until an end of its own, and presented for an equal call that waits undecided",
-			Uses:    []Capability{UseQueue}, Stopped: stopped("suspension | signed | challenge | call & record"), AlsoNamed: []api.Binding{api.BindRecord},
+			Uses:    []Capability{UseQueue}, Stopped: stopped("suspension | signed | challenge | call & record"),
 			Success: []string{"origin", "none"}, References: []string{"incident 62", "RFC 8725 section 3.1"},
 			Run: func(s *Stage) {
 				c, other := s.Call(0), s.Call(0).In(firstRun, "step-2", "call-2")

@@ -361,7 +361,6 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	}
 	if d.RunWide != nil && a.Verdict == api.Approve {
 		a.RunWide = sus.View.RunWide
-		entry.Uses = a.RunWide.Uses
 		notes = append(notes, "run-wide: up to "+termsText(*sus.View.RunWide))
 	}
 	entry.Note = strings.Join(notes, "; ")
@@ -382,6 +381,9 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 		entry.Refusals = []api.Refusal{{Binding: api.BindRecord, Code: code}}
 		_ = g.log(ctx, entry)
 		return err
+	}
+	if a.RunWide != nil { // no line says this of an approval that is none
+		entry.Uses = a.RunWide.Uses
 	}
 	_ = g.log(ctx, entry) // the decision is on record, and that it was posted is in the log
 	return nil

@@ -150,11 +150,17 @@ func TestRunWide(t *testing.T) {
 		if got, want := w.notes("granted"), slices.Repeat([]string{"run-wide approval of " + id}, 2); !slices.Equal(got, want) {
 			t.Errorf("%s: the log notes of the grants %q, want %q", mode, got, want)
 		}
-		keys := map[string]bool{}
+		keys, calls := map[string]bool{}, map[string]bool{}
 		for _, entry := range w.entries() {
 			if entry.Event == "outcome" {
-				keys[entry.Key] = true
+				keys[entry.Key], calls[entry.Suspension] = true, true
 			}
+			if want := int64(3); entry.Event == "decide:approve" && entry.Uses != want || entry.Event != "decide:approve" && entry.Uses != 0 {
+				t.Errorf("%s: the line %s says %d uses", mode, entry.Event, entry.Uses)
+			}
+		}
+		if len(calls) != 3 || calls[""] {
+			t.Errorf("%s: the log names the calls %v", mode, slices.Collect(maps.Keys(calls)))
 		}
 		if got := w.notes("outcome"); !slices.Equal(got, []string{"use 1 of 3", "use 2 of 3", "use 3 of 3"}) || len(keys) != 3 {
 			t.Errorf("%s: the log notes of the calls %q, under the keys %v", mode, got, slices.Collect(maps.Keys(keys)))
@@ -213,6 +219,11 @@ func TestRunWideDecision(t *testing.T) {
 		d.Suspension, d.Verdict = id, api.Approve
 		if got := refusedBy(w.target.Decide(ctx, auth("approver-p"), d)); got != "attest/challenge" {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, entry := range w.entries() {
+		if entry.Uses != 0 {
+			t.Errorf("the line %s of an opt-in that was refused says %d uses", entry.Event, entry.Uses)
 		}
 	}
 	elsewhere := terms

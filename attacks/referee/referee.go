@@ -452,11 +452,14 @@ func (h History) stale(e Effect, d Dispatch, r Review) string {
 		return "expired"
 	}
 	var (
-		now    = authority{policy: r.Policy, risk: r.Risk, beyond: h.beyond(r)}
+		now    = authority{policy: r.Policy, risk: r.Risk}
 		held   = false // at some instant since the dispatch came in
 		ended  time.Time
-		ending = now.missing(r)
+		ending string
 	)
+	if h.beyond(r) { // it never held
+		return string(RunWideBounded)
+	}
 	for _, c := range h.Changes {
 		if c.Tick < r.Tick || c.Tick > e.Tick {
 			continue

@@ -219,7 +219,7 @@ const (
 	AlertHash     Alert = "hash differs"                // the arguments at dispatch are not those that were approved
 	AlertSpent    Alert = "presented after consumption" // an approval was presented that had been spent
 	AlertAudience Alert = "audience mismatch"           // an approval was presented for a call to another service
-	// AlertTwice: more effects came of one permit than one. The gate cannot see it, or
+	// AlertTwice: more effects came of one permit than it is for. The gate cannot see it, or
 	// it would not happen: the comparison of the log with the provider's ledger does.
 	AlertTwice Alert = "two effects for one permit"
 )
