@@ -282,16 +282,12 @@ func (g *Gateway) settled(ctx context.Context, u *use, state string, res api.Pro
 	return true
 }
 
-func (g *Gateway) earlierUse(ctx context.Context, s *modes.Situation) (use, error) {
+func (g *Gateway) earlierUse(ctx context.Context, s *modes.Situation) (u use, err error) {
 	if e := s.Evidence.Envelope; e.RunWide() {
-		n, _, err := g.records.Use(ctx, g.d.Issuer, e, s.Call)
-		if err != nil {
-			return use{}, err
-		}
-		s.Use = n
+		s.Use, u, err = g.records.useOf(ctx, g.d.Issuer, e, s.Call)
+		return u, err
 	}
-	u, row, err := get[use](ctx, g.records.s, kindUse, g.useRow(s))
-	u.row = row
+	u, u.row, err = get[use](ctx, g.records.s, kindUse, g.useRow(s))
 	return u, err
 }
 

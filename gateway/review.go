@@ -241,7 +241,7 @@ func (g *Gateway) View(ctx context.Context, auth api.Auth, id string) (api.View,
 		return api.View{}, err
 	}
 	// What cannot be found out now is not offered.
-	v.Offer, _ = g.offer(ctx, sus, e)
+	v.Offer, _, _ = g.offer(ctx, sus, e)
 	return v, nil
 }
 

@@ -25,27 +25,24 @@ const (
 
 // offer is the most that an approver may ask for now of what waits; nil for nothing.
 // Where several people have to approve, each call is theirs to see.
-func (g *Gateway) offer(ctx context.Context, sus suspension, e modes.Envelope) (*api.RunWide, error) {
+func (g *Gateway) offer(ctx context.Context, sus suspension, e modes.Envelope) (most *api.RunWide, now time.Time, err error) {
 	if g.mode.Carrier != modes.CarryBound || e.RunWide() || e.Stages > 1 {
-		return nil, nil
-	}
-	t, err := g.tool(sus.Action)
-	if err != nil {
-		return nil, err
+		return nil, now, nil
 	}
 	p, err := g.registry.policy(ctx)
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
+	t := g.tools[toolName{sus.Action.Audience, sus.Action.Tool}]
 	bounds := p.RunWideOf(t.Tool)
 	if bounds.Uses == 0 || p.Needed(t.Tool) > 1 {
-		return nil, nil
+		return nil, now, nil
 	}
-	now, _, err := g.now()
-	if err != nil {
-		return nil, fmt.Errorf("%w: the time is not known", api.ErrUnavailable)
+	if now, _, err = g.now(); err != nil {
+		return nil, now, fmt.Errorf("%w: the time is not known", api.ErrUnavailable)
 	}
-	return &api.RunWide{Uses: int64(bounds.Uses), Until: now.Add(time.Duration(bounds.Seconds) * time.Second).Truncate(time.Second).UTC()}, nil
+	end := now.Add(time.Duration(bounds.Seconds) * time.Second).Truncate(time.Second).UTC()
+	return &api.RunWide{Uses: int64(bounds.Uses), Until: end}, now, nil
 }
 
 // RunWideView implements api.Target.
@@ -65,18 +62,14 @@ func (g *Gateway) widened(ctx context.Context, sus suspension, e modes.Envelope,
 	if g.mode.Carrier != modes.CarryBound {
 		return sus, &api.UnimplementedError{Feature: "run-wide approvals", Reason: "mode " + g.mode.ID + " has none by opt-in"}
 	}
-	most, err := g.offer(ctx, sus, e)
-	if err != nil {
-		return sus, err
-	}
-	now, _, err := g.now()
+	most, now, err := g.offer(ctx, sus, e)
 	switch {
 	case err != nil:
-		return sus, fmt.Errorf("%w: the time is not known", api.ErrUnavailable)
-	case terms.Uses < 2 || !terms.Until.After(now) || terms.Until.Nanosecond() != 0:
-		return sus, fmt.Errorf("%w: a run-wide approval is for two calls or more, until a whole second that is to come", api.ErrInvalid)
+		return sus, err
 	case most == nil:
 		return sus, fmt.Errorf("%w: no run-wide approval is offered of %s", api.ErrForbidden, sus.ID)
+	case terms.Uses < 2 || !terms.Until.After(now) || terms.Until.Nanosecond() != 0:
+		return sus, fmt.Errorf("%w: a run-wide approval is for two calls or more, until a whole second that is to come", api.ErrInvalid)
 	case terms.Uses > most.Uses || terms.Until.After(most.Until):
 		return sus, fmt.Errorf("%w: a run-wide approval is for %s at most", api.ErrForbidden, termsText(*most))
 	}
@@ -119,7 +112,7 @@ func runWideKey(tenant, agent, run, digest string) string { return joined(tenant
 // granted binds a proposal to a run-wide approval that covers it, if there is one:
 // it is suspended like any other, and what it waits for is decided.
 func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p api.Pending, ok bool, err error) {
-	if g.mode.Carrier != modes.CarryBound || s.PolicyErr != nil || s.ResolveErr != nil || s.Policy.RunWideOf(t.Tool).Uses == 0 {
+	if s.Policy.RunWideOf(t.Tool).Uses == 0 { // nothing is looked for that could not be there
 		return p, false, nil
 	}
 	digest := g.actionDigest(s)
@@ -128,13 +121,7 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 		return p, false, answered(err)
 	}
 	for _, row := range rows {
-		a, err := g.records.Approval(ctx, row.ID)
-		switch {
-		case errors.Is(err, api.ErrNotFound): // it was about to be decided, and was not
-			continue
-		case err != nil:
-			return p, false, err
-		}
+		a, _ := g.records.Approval(ctx, row.ID) // what is not there, or cannot be read, covers nothing
 		at := *s
 		if len(modes.Covers(ctx, &at, a)) > 0 {
 			continue // a person is asked, also where this cannot be known now
@@ -212,18 +199,24 @@ func useID(issuer, audience, permit string, n int) string {
 	return joined(issuer, audience, permit, strconv.Itoa(n))
 }
 
-// Use reads the uses in their order up to the call's own or to one that is left.
-func (r records) Use(ctx context.Context, issuer string, e modes.Envelope, call string) (n int, spent bool, err error) {
-	for n = 1; n <= e.Uses; n++ {
-		u, _, err := get[use](ctx, r.s, kindUse, useID(issuer, e.Audience, e.Permit, n))
-		switch {
-		case errors.Is(err, api.ErrNotFound):
-			return n, false, nil
-		case err != nil:
-			return 0, false, err
-		case u.Suspension == call:
-			return n, true, nil
+// useOf reads the uses of a run-wide approval in their order, up to the call's own or
+// to one that is left (api.ErrNotFound); with neither it ends at the last.
+func (r records) useOf(ctx context.Context, issuer string, e modes.Envelope, call string) (n int, u use, err error) {
+	for n < e.Uses {
+		n++
+		u, u.row, err = get[use](ctx, r.s, kindUse, useID(issuer, e.Audience, e.Permit, n))
+		if err != nil || u.Suspension == call {
+			break
 		}
 	}
-	return e.Uses, true, nil
+	return n, u, err
+}
+
+// Use implements modes.Records.
+func (r records) Use(ctx context.Context, issuer string, e modes.Envelope, call string) (n int, spent bool, err error) {
+	n, _, err = r.useOf(ctx, issuer, e, call)
+	if errors.Is(err, api.ErrNotFound) {
+		return n, false, nil
+	}
+	return n, err == nil, err
 }

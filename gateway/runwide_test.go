@@ -168,6 +168,62 @@ func TestRunWide(t *testing.T) {
 	}
 }
 
+// oneCallOnly is a store that knows nothing of run-wide approvals.
+type oneCallOnly struct{ store.Store }
+
+func (s oneCallOnly) Find(ctx context.Context, kind, key string) ([]store.Row, error) {
+	if kind == "run_wide" {
+		return nil, errDisk
+	}
+	return s.Store.Find(ctx, kind, key)
+}
+
+// TestRunWideIsNotLookedFor: without bounds in the policy, no proposal depends on
+// what a store knows of run-wide approvals.
+func TestRunWideIsNotLookedFor(t *testing.T) {
+	w := newWorldOn(t, "M9", oneCallOnly{store.NewMemory()})
+	w.expect("one call", w.approved(w.action("pay", 1)), api.Executed, "", 1)
+	w.allowRunWide("pay", "3 10m")
+	if _, err := w.target.Propose(ctx, auth("agent-a"), w.action("pay", 1)); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("with bounds: %v", err)
+	}
+}
+
+// undecided is a store that takes no approvals.
+type undecided struct{ store.Store }
+
+func (s undecided) Create(ctx context.Context, r store.Row) (store.Row, error) {
+	if r.Kind == "approval" {
+		return store.Row{}, errDisk
+	}
+	return s.Store.Create(ctx, r)
+}
+
+// TestRunWideHalfDecided: an opt-in that did not come on record covers nothing,
+// whatever else of it was stored, and the call still waits for a decision.
+func TestRunWideHalfDecided(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorldOn(t, "M9", undecided{s})
+	w.allowRunWide("pay", "9 15m")
+	a := w.action("pay", 1)
+	id := w.pending(a)
+	if err := w.target.Decide(ctx, auth("approver-p"), w.optIn(id, "approver-p", w.terms(3, time.Minute))); !errors.Is(err, api.ErrUnavailable) {
+		t.Fatalf("the opt-in: %v", err)
+	}
+	if rows, err := s.Find(ctx, "approval", a.Run); err != nil || len(rows) != 0 {
+		t.Fatalf("%d approvals, %v", len(rows), err)
+	}
+	w.asked("an equal call", "agent-a", w.action("pay", 1))
+	m, err := modes.Get("M9")
+	must(t, err)
+	bench, err := lab.DeployOn(m, s)(ctx, w.deployment)
+	must(t, err)
+	w.target = bench.Target
+	must(t, w.decide(id, "approver-2", api.Approve))
+	w.asked("after a decision on the one call", "agent-a", w.action("pay", 1))
+	w.expect("the one call", w.collect(a, id), api.Executed, "", 1)
+}
+
 // TestRunWideOnlyByOptIn: bounds in the policy alone change nothing, and neither does
 // anything that the agent says.
 func TestRunWideOnlyByOptIn(t *testing.T) {

@@ -155,6 +155,7 @@ func All() []Mode {
 			Title:      "the reference design: the passkey signs the digest of the whole envelope, every binding is checked",
 			ModelledOn: "this project; PSD2 dynamic linking (RTS art. 5) for what the approver signs",
 			Bindings:   NewSet(api.Bindings()...),
+			Note:       "asks for each call; where the policy has bounds for it, an approver may opt in to so many equal calls of a run, on a view that says so",
 		},
 	}
 }
