@@ -113,9 +113,9 @@ func (g *Gateway) apply(ctx context.Context, e api.Event, subject string) error 
 // runWideBounds reads bounds such as "3 10m".
 func runWideBounds(value string) (modes.RunWideBounds, error) {
 	number, duration, _ := strings.Cut(value, " ")
-	n, err := strconv.Atoi(number)
-	d, derr := time.ParseDuration(duration)
-	if err != nil || derr != nil || n < 2 || n > MaxRunWideUses || d < time.Second || d > MaxRunWideTime || d%time.Second != 0 {
+	n, _ := strconv.Atoi(number) // what is no number is zero or the largest one
+	d, _ := time.ParseDuration(duration)
+	if n < 2 || n > MaxRunWideUses || d < time.Second || d > MaxRunWideTime || d%time.Second != 0 {
 		return modes.RunWideBounds{}, fmt.Errorf("%w: run-wide approvals are bounded by a number of calls from 2 to %d and whole seconds, up to %s, as in \"3 10m\"", api.ErrInvalid, MaxRunWideUses, MaxRunWideTime)
 	}
 	return modes.RunWideBounds{Uses: n, Seconds: int64(d / time.Second)}, nil

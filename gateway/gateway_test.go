@@ -220,6 +220,7 @@ func TestAdminRefuses(t *testing.T) {
 		"no time":          {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "3"},
 		"no calls":         {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "10m"},
 		"one call":         {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "1 10m"},
+		"far too many":     {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "99999999999999999999 10m"},
 		"too many calls":   {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "100 10m"},
 		"too long":         {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "3 24h1s"},
 		"too short":        {Kind: api.EventAllowRunWide, Subject: "bank.example/pay", Value: "3 0s"},

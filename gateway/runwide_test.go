@@ -473,7 +473,6 @@ func TestRunWideEnds(t *testing.T) {
 		p, err := w.target.Propose(ctx, auth("agent-a"), a)
 		must(t, err)
 		d := w.collect(a, p.Suspension)
-		late := w.granted(w.action("pay", 1))
 		tt.happens(w, p.Suspension)
 		o := w.dispatch(d)
 		if got := string(o.Status) + " " + codes(o.Refusals); got != tt.outcome || len(w.prov.Ledger()) != 1 {
@@ -488,7 +487,7 @@ func TestRunWideEnds(t *testing.T) {
 		// And right before the send.
 		w = newWorld(t, "M9")
 		w.runWide("pay", 3)
-		late = w.granted(w.action("pay", 1))
+		late := w.granted(w.action("pay", 1))
 		w.lab.At(api.StepConsumed, func(context.Context) error { tt.happens(w, "s-000002"); return nil })
 		if o := w.dispatch(late); o.Status == api.Executed || len(w.prov.Ledger()) != 0 {
 			t.Errorf("%s, right before the send: %s [%s], %d effects", name, o.Status, codes(o.Refusals), len(w.prov.Ledger()))
