@@ -2,13 +2,14 @@ package gateway
 
 import (
 	"context"
-	"countersign/gateway/api"
-	"countersign/modes"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
+
+	"countersign/gateway/api"
+	"countersign/modes"
 )
 
 // A run-wide approval is one on a view that an approver asked for, where the policy
@@ -121,9 +122,9 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 		return p, false, answered(err)
 	}
 	for _, row := range rows {
-		a, _ := g.records.Approval(ctx, row.ID) // what is not there, or cannot be read, covers nothing
+		a, err := g.records.Approval(ctx, row.ID)
 		at := *s
-		if len(modes.Covers(ctx, &at, a)) > 0 {
+		if err != nil || len(modes.Covers(ctx, &at, a)) > 0 {
 			continue // a person is asked, also where this cannot be known now
 		}
 		sus := suspension{Permit: a.ID, Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest, Digest: digest, Envelope: a.EnvelopeText, Challenge: a.Challenge}
