@@ -1,13 +1,14 @@
 package agentdojo
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/gateway/api"
 )
@@ -42,22 +43,39 @@ func LoadClasses(file string) (Kinds, error) {
 	if err != nil {
 		return nil, &FileError{Path: file, Err: err}
 	}
+	kinds, err := parseClasses(data)
+	if err != nil {
+		fe := &FileError{Path: file, Err: err}
+		if me, ok := errors.AsType[*memberError](err); ok {
+			fe.Member, fe.Err = me.member, me.err
+		}
+		return nil, fe
+	}
+	return kinds, nil
+}
+
+func parseClasses(data []byte) (Kinds, error) {
 	var rows map[string]struct {
 		Class ToolKind `json:"class"`
 	}
-	if err := json.Unmarshal(data, &rows); err != nil {
-		return nil, &FileError{Path: file, Err: fmt.Errorf("not a file of tool classes: %w", err)}
+	// Version 2 of package json matches names exactly and refuses one that is there
+	// twice: of two classes of one tool, the last must not win.
+	if err := jsonv2.Unmarshal(data, &rows); err != nil {
+		return nil, fmt.Errorf("not a file of tool classes: %w", err)
 	}
 	if len(rows) == 0 {
-		return nil, &FileError{Path: file, Err: errors.New("a file of tool classes without a tool")}
+		return nil, errors.New("a file of tool classes without a tool")
 	}
 	kinds := Kinds{}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		if suite, tool, _ := strings.Cut(name, "/"); suite == "" || tool == "" {
+			return nil, at(name, errors.New("is no tool, want suite/tool"))
+		}
 		switch k := rows[name].Class; k {
 		case KindRead, KindMark, KindEgress, KindInside, KindReach:
 			kinds[name] = k
 		default:
-			return nil, &FileError{Path: file, Member: name + ".class", Err: fmt.Errorf("unknown class %q", k)}
+			return nil, at(name+".class", fmt.Errorf("unknown class %q", k))
 		}
 	}
 	return kinds, nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"countersign/gateway/api"
 )
 
@@ -83,7 +85,9 @@ func parseCatalogue(data []byte) (*Catalogue, error) {
 			Injection []task `json:"injection_tasks"`
 		} `json:"suites"`
 	}
-	if err := json.Unmarshal(data, &file); err != nil {
+	// Version 2 of package json matches names exactly and refuses one that is there
+	// twice: of two suites of one name, a reader must not choose.
+	if err := jsonv2.Unmarshal(data, &file); err != nil {
 		return nil, err
 	}
 	if file.Version == "" || len(file.Suites) == 0 {
@@ -91,6 +95,10 @@ func parseCatalogue(data []byte) (*Catalogue, error) {
 	}
 	c := &Catalogue{Version: file.Version, suites: map[string]*suite{}}
 	for _, name := range slices.Sorted(maps.Keys(file.Suites)) {
+		// The classes name a tool "suite/tool", which has to mean one.
+		if name == "" || strings.Contains(name, "/") {
+			return nil, fmt.Errorf("suite %q: want a name without a slash", name)
+		}
 		fs := file.Suites[name]
 		s := &suite{fields: map[string][]api.Field{}}
 		for _, t := range fs.Tools {
@@ -192,12 +200,12 @@ func parseSchema(tool string, schema json.RawMessage) (toolSpec, error) {
 	}
 	var defs map[string]json.RawMessage
 	if raw, ok := o["$defs"]; ok {
-		if err := json.Unmarshal(raw, &defs); err != nil {
+		if err := jsonv2.Unmarshal(raw, &defs); err != nil {
 			return spec, err
 		}
 	}
 	if raw, ok := o["required"]; ok {
-		if err := json.Unmarshal(raw, &spec.required); err != nil {
+		if err := jsonv2.Unmarshal(raw, &spec.required); err != nil {
 			return spec, err
 		}
 	}
@@ -212,7 +220,7 @@ func parseSchema(tool string, schema json.RawMessage) (toolSpec, error) {
 			Title   string          `json:"title"`
 			Default json.RawMessage `json:"default"`
 		}
-		if err := json.Unmarshal(p.raw, &prop); err != nil {
+		if err := jsonv2.Unmarshal(p.raw, &prop); err != nil {
 			return spec, fmt.Errorf("property %s: %w", p.name, err)
 		}
 		typ, nullable, odd := fieldType(p.raw, defs)
@@ -228,6 +236,11 @@ func parseSchema(tool string, schema json.RawMessage) (toolSpec, error) {
 		}
 		spec.fields = append(spec.fields, f)
 	}
+	for _, name := range spec.required {
+		if !slices.ContainsFunc(spec.fields, func(f api.Field) bool { return f.Name == name }) {
+			return spec, fmt.Errorf("required names %q, which is no property", name)
+		}
+	}
 	return spec, nil
 }
 
@@ -242,7 +255,7 @@ func fieldType(raw json.RawMessage, defs map[string]json.RawMessage) (typ api.Fi
 			Type string `json:"type"`
 		} `json:"items"`
 	}
-	if err := json.Unmarshal(raw, &p); err != nil {
+	if err := jsonv2.Unmarshal(raw, &p); err != nil {
 		return api.TypeString, false, "a property that is not an object or has no single type"
 	}
 	switch {
@@ -262,7 +275,7 @@ func fieldType(raw json.RawMessage, defs map[string]json.RawMessage) (typ api.Fi
 			var a struct {
 				Type string `json:"type"`
 			}
-			if json.Unmarshal(alternative, &a) == nil && a.Type == "null" {
+			if jsonv2.Unmarshal(alternative, &a) == nil && a.Type == "null" {
 				nullable = true
 				continue
 			}
