@@ -30,12 +30,22 @@ func ReadRegular(path string) ([]byte, error) {
 	if err := regular(f.Stat()); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := ReadBounded(f)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return data, nil
+}
+
+// ReadBounded reads everything, such as standard input, with the limit of
+// [ReadRegular].
+func ReadBounded(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("reading %s: it is larger than %d MiB", path, maxFile>>20)
+		return nil, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 	}
 	return data, nil
 }
@@ -51,11 +61,8 @@ func readText(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	if data, err = io.ReadAll(io.LimitReader(z, maxFile+1)); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("reading %s: what it holds is larger than %d MiB", path, maxFile>>20)
+	if data, err = ReadBounded(z); err != nil {
+		return nil, fmt.Errorf("reading %s: what it holds: %w", path, err)
 	}
 	return data, nil
 }

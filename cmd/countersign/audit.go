@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"countersign/audit"
@@ -97,24 +97,43 @@ Exit codes: 1 there is an alert; 2 a file cannot be read, or wrong usage; else 0
 	return cmd
 }
 
-// readLedger reads a JSON array of effects, of which it needs some members only.
+// readLedger reads the provider's ledger from a file, or standard input.
 func readLedger(stdin io.Reader, path string) ([]audit.Effect, error) {
 	read := func() ([]byte, error) { return results.ReadRegular(path) }
 	if path == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(stdin) }
+		read = func() ([]byte, error) { return results.ReadBounded(stdin) }
 	}
 	text, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the ledger: %w", err)
 	}
-	var effects []audit.Effect
-	if err := json.Unmarshal(text, &effects); err != nil {
-		return nil, fmt.Errorf("reading the ledger %s: %w", path, err)
+	effects, err := parseLedger(text)
+	if err != nil {
+		return nil, hint(fmt.Errorf("reading the ledger %s: %w", path, err), "want what GET /v1/ledger of the provider answers")
 	}
+	return effects, nil
+}
+
+// parseLedger reads a JSON array of effects, of which it needs some members only. A
+// part that is there twice would be found to be a second effect, so the numbers must
+// rise.
+func parseLedger(text []byte) ([]audit.Effect, error) {
+	var effects []audit.Effect
+	if err := jsonv2.Unmarshal(text, &effects); err != nil {
+		return nil, err
+	}
+	if effects == nil {
+		return nil, errors.New("it is null, not a list of effects")
+	}
+	last := int64(0)
 	for i, e := range effects {
-		if e.Seq == 0 || e.Audience == "" || e.Tool == "" {
-			return nil, hint(fmt.Errorf("reading the ledger %s: its element %d is no effect", path, i+1), "want what GET /v1/ledger of the provider answers")
+		if e.Seq < 1 || e.Audience == "" || e.Tool == "" {
+			return nil, fmt.Errorf("its element %d is no effect", i+1)
 		}
+		if e.Seq <= last {
+			return nil, fmt.Errorf("its element %d has the number %d after %d: a part is missing its place, or is there twice", i+1, e.Seq, last)
+		}
+		last = e.Seq
 	}
 	return effects, nil
 }

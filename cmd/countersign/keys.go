@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 
 	"github.com/go-jose/go-jose/v4"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"countersign/modes"
 	"countersign/results"
@@ -70,11 +72,34 @@ func useKeySet(issuer string, set jose.JSONWebKeySet) (gatewayKeys, error) {
 		return gatewayKeys{}, fmt.Errorf("want a JWK Set with the keys %s (EC, private), %s, %s and %s (oct, 16 bytes or more)",
 			kidPermits, kidMAC, kidProvider, kidSecrets)
 	}
+	if err := matching(priv); err != nil {
+		return gatewayKeys{}, err
+	}
+	// The provider knows its secret, and must not be able to make permits of it.
+	if bytes.Equal(mac, credential) || bytes.Equal(mac, secrets) || bytes.Equal(credential, secrets) {
+		return gatewayKeys{}, fmt.Errorf("two of the keys %s, %s and %s are the same: each must be of its own", kidMAC, kidProvider, kidSecrets)
+	}
 	keys, err := modes.KeysFrom(issuer, priv, mac)
 	if err != nil {
 		return gatewayKeys{}, err
 	}
 	return gatewayKeys{keys, base64.RawURLEncoding.EncodeToString(credential), secrets}, nil
+}
+
+// matching reports a private key with the public half of another, which nothing else
+// notices: what it signs, the gateway itself would refuse.
+func matching(priv *ecdsa.PrivateKey) error {
+	raw, err := priv.Bytes()
+	if err == nil {
+		var derived *ecdsa.PrivateKey
+		if derived, err = ecdsa.ParseRawPrivateKey(priv.Curve, raw); err == nil && derived.PublicKey.Equal(&priv.PublicKey) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the private half of the key %s: %w", kidPermits, err)
+	}
+	return fmt.Errorf("the private and the public half of the key %s do not belong together", kidPermits)
 }
 
 // loadKeys reads a key file, and makes it, for the owner's eyes alone, when there
@@ -115,8 +140,14 @@ func keySetAt(path string, fresh jose.JSONWebKeySet) (jose.JSONWebKeySet, error)
 	if err != nil {
 		return set, err
 	}
-	if err := json.Unmarshal(text, &set); err != nil {
-		return set, fmt.Errorf("not a JWK Set: %w", err)
+	return parseKeySet(text)
+}
+
+// parseKeySet reads a JWK Set. Of two lists of keys none is the set's.
+func parseKeySet(text []byte) (jose.JSONWebKeySet, error) {
+	var set jose.JSONWebKeySet
+	if err := jsonv2.Unmarshal(text, &set); err != nil {
+		return jose.JSONWebKeySet{}, fmt.Errorf("not a JWK Set: %w", err)
 	}
 	return set, nil
 }
