@@ -86,15 +86,16 @@ func (c Catalogue) Validate() error {
 	if len(c.Targets) == 0 || len(c.Attacks) == 0 || len(c.Scenarios) == 0 {
 		return errors.New("catalogue: no targets, no attacks or no scenarios")
 	}
-	seen := map[string]bool{}
+	type name struct{ what, id, of string }
+	seen := map[name]bool{}
 	add := func(what, id string) error {
 		if id == "" {
 			return fmt.Errorf("catalogue: a %s without a name", what)
 		}
-		if seen[what+" "+id] {
+		if seen[name{what, id, ""}] {
 			return fmt.Errorf("catalogue: %s %q is listed twice", what, id)
 		}
-		seen[what+" "+id] = true
+		seen[name{what, id, ""}] = true
 		return nil
 	}
 	for _, t := range c.Targets {
@@ -122,14 +123,19 @@ func (c Catalogue) Validate() error {
 				return fmt.Errorf("catalogue: a variant of %s without a name", a.ID)
 			}
 			// One name may stand for an attack and for its twin.
-			if err := add("variant", a.ID+"/"+v.Name+" ("+string(v.Kind)+")"); err != nil {
-				return err
+			if n := (name{string(v.Kind), v.Name, a.ID}); seen[n] {
+				return fmt.Errorf("catalogue: variant %s/%s (%s) is listed twice", a.ID, v.Name, v.Kind)
+			} else {
+				seen[n] = true
 			}
-			seen["known "+a.ID+"/"+v.Name] = true
+			if v.Effects < 0 || v.Effects > maxCount {
+				return fmt.Errorf("catalogue: variant %s/%s makes %d effects, want 0 to %d", a.ID, v.Name, v.Effects, maxCount)
+			}
+			seen[name{"variant", v.Name, a.ID}] = true
 		}
 	}
 	for _, s := range c.NotApplicable {
-		if !seen["known "+s.Attack+"/"+s.Variant] || !seen["scenario "+s.Scenario] {
+		if !seen[name{"variant", s.Variant, s.Attack}] || !seen[name{"scenario", s.Scenario, ""}] {
 			return fmt.Errorf("catalogue: not applicable: %s/%s in %q is not in the catalogue", s.Attack, s.Variant, s.Scenario)
 		}
 		if s.Reason == "" {

@@ -1,8 +1,10 @@
 package results
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -90,13 +92,32 @@ func (m Manifest) validate() error {
 	}
 	switch m.Status {
 	case StatusComplete:
-		return nil
+		if m.Finished.IsZero() {
+			return errors.New("finished: no time, though the run is complete")
+		}
+		return cmp.Or(m.counts("by_observed", m.Observed), m.counts("by_kind", m.Kinds))
 	case StatusFailed:
 		return fmt.Errorf("the run failed: %s", m.Error)
 	case StatusStarted:
 		return errors.New("the run is not complete: it was interrupted or is still going on")
 	}
 	return fmt.Errorf("status is %q, want %s", m.Status, StatusComplete)
+}
+
+// counts reports a member whose counts are not those of all records.
+func (m Manifest) counts(member string, by map[string]int) error {
+	left := m.Records
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if by[name] < 0 || by[name] > left {
+			left = -1
+			break
+		}
+		left -= by[name]
+	}
+	if left != 0 {
+		return fmt.Errorf("%s: the counts do not add up to %d records", member, m.Records)
+	}
+	return nil
 }
 
 // NewID returns the name of a run: its UTC time to the second and six hex digits,

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // Schema is the version of the files of a run.
@@ -239,15 +241,8 @@ func decodeRecord(line []byte) (Record, error) {
 	return r, nil
 }
 
-// decodeStrict refuses unknown members and anything after the value.
+// decodeStrict refuses unknown members, one that is there twice or in another case,
+// and anything after the value.
 func decodeStrict(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if d.InputOffset() < int64(len(bytes.TrimRight(data, " \t\r\n"))) {
-		return fmt.Errorf("text after the JSON value at byte %d", d.InputOffset())
-	}
-	return nil
+	return jsonv2.Unmarshal(data, v, jsonv2.RejectUnknownMembers(true))
 }

@@ -2,6 +2,7 @@ package results
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"iter"
 	"os"
@@ -245,6 +246,134 @@ func FuzzParseSums(f *testing.F) {
 	})
 }
 
+// complete is the manifest of a run of so many records, as it is written.
+func complete(tb testing.TB, n int) []byte {
+	tb.Helper()
+	m := manifest()
+	m.Status, m.Finished, m.Records = StatusComplete, start.Add(time.Second), n
+	m.Observed, m.Kinds = map[string]int{string(Refused): n}, map[string]int{string(Attack): n}
+	m.Inputs = map[string]string{"scenario payments": strings.Repeat("0a", 32)}
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+func TestParseManifestRefuses(t *testing.T) {
+	whole := string(complete(t, 3))
+	if _, err := parseManifest([]byte(whole)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ old, new, says string }{
+		"member twice":           {`"seed":`, `"seed": 1, "seed":`, "duplicate"},
+		"member in another case": {`"seed":`, `"Seed":`, "Seed"},
+		"counts below":           {`"records": 3`, `"records": 4`, "by_observed: the counts do not add up to 4"},
+		"counts above":           {`"attack": 3`, `"attack": 4`, "by_kind"},
+		"negative count":         {`"attack": 3`, `"attack": 4, "twin": -1`, "by_kind"},
+		"complete without end":   {`"finished": "2026-01-02T03:04:06Z",`, ``, "finished"},
+		"text behind":            {"\n}", "\n}{}", "after"},
+	} {
+		text := strings.Replace(whole, c.old, c.new, 1)
+		if _, err := parseManifest([]byte(text)); text == whole || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// Whatever the bytes: a manifest that is accepted is of a complete run, counts all of
+// its records, and is read again alike when it is written.
+func FuzzParseManifest(f *testing.F) {
+	f.Add(complete(f, 3))
+	f.Add(bytes.Replace(complete(f, 3), []byte(`"seed": 7`), []byte(`"seed": 7, "seed": 8`), 1))
+	f.Add([]byte(`{"schema":1,"status":"complete","started":"2026-01-02T03:04:05+01:00","finished":"2026-01-02T03:04:05Z","records":0}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseManifest(data)
+		if err != nil {
+			return
+		}
+		observed, kinds := 0, 0
+		for _, n := range m.Observed {
+			observed += n
+		}
+		for _, n := range m.Kinds {
+			kinds += n
+		}
+		if m.Schema != Schema || m.Status != StatusComplete || m.Started.IsZero() || m.Finished.IsZero() || m.Records < 0 ||
+			observed != m.Records || kinds != m.Records {
+			t.Fatalf("accepted %+v", m)
+		}
+		sameWhenWritten(t, m, parseManifest)
+	})
+}
+
+// Whatever the bytes: in a catalogue that is accepted every variant is found by its
+// name, nothing is left out of it without a reason, and it is read again alike when it
+// is written.
+func FuzzParseCatalogue(f *testing.F) {
+	c := catalogue()
+	c.Targets[2].Bindings, c.Targets[1].Group = []string{"args", "once"}, "beside"
+	c.Scenarios[0].Fields, c.Scenarios[0].Guarantee = map[string]string{"quantity": "amount"}, "lookup"
+	c.Implies = map[string][]string{"once": {"seen"}}
+	c.Attacks[0].Variants[0].Success, c.Attacks[0].Variants[0].Effects = []string{"content:{quantity}"}, 1
+	c.NotApplicable = []Skip{{"AB1", "amount", "mail", "it has no quantity"}}
+	data, err := json.Marshal(c)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	// Names with the separators of messages in them.
+	f.Add([]byte(`{"targets":[{"id":"t"}],"scenarios":[{"id":"s"}],"attacks":[{"id":"a","variants":[{"name":"b/c","kind":"attack"}]},` +
+		`{"id":"a/b","variants":[{"name":"d (twin)","kind":"attack"},{"name":"d","kind":"twin"}]}],"not_applicable":[{"attack":"a/b","variant":"c","scenario":"s","reason":"r"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseCatalogue(data)
+		if err != nil {
+			return
+		}
+		named := func(attack, variant string) bool {
+			_, isAttack := c.Variant(attack, variant, Attack)
+			_, isTwin := c.Variant(attack, variant, Twin)
+			return isAttack || isTwin
+		}
+		for _, a := range c.Attacks {
+			for _, v := range a.Variants {
+				if got, ok := c.Variant(a.ID, v.Name, v.Kind); !ok || !reflect.DeepEqual(got, v) || v.Name == "" || a.ID == "" || v.Effects < 0 {
+					t.Fatalf("%s/%s (%s) is found as %+v", a.ID, v.Name, v.Kind, got)
+				}
+			}
+		}
+		for _, s := range c.NotApplicable {
+			if !named(s.Attack, s.Variant) || s.Reason == "" || !slices.ContainsFunc(c.Scenarios, func(i ScenarioInfo) bool { return i.ID == s.Scenario }) {
+				t.Fatalf("accepted %+v", s)
+			}
+		}
+		pairs := 0
+		for _, u := range c.unfit() {
+			pairs += u.Pairs
+		}
+		if pairs != len(c.NotApplicable) {
+			t.Fatalf("%d of %d pairs that are not tried are listed", pairs, len(c.NotApplicable))
+		}
+		sameWhenWritten(t, c, parseCatalogue)
+	})
+}
+
+// sameWhenWritten: what was read, written and read again is written the same.
+func sameWhenWritten[T any](t *testing.T, v T, parse func([]byte) (T, error)) {
+	t.Helper()
+	written, err := json.Marshal(v)
+	if err != nil {
+		t.Fatalf("writing what was read: %v", err)
+	}
+	again, err := parse(written)
+	if err != nil {
+		t.Fatalf("reading %s again: %v", written, err)
+	}
+	if twice, err := json.Marshal(again); err != nil || !bytes.Equal(written, twice) {
+		t.Fatalf("%s became %s, %v", written, twice, err)
+	}
+}
+
 func write(t *testing.T, dir string, records ...Record) {
 	t.Helper()
 	w, err := Create(dir, manifest(), catalogue())
@@ -339,7 +468,7 @@ func TestOpenRefuses(t *testing.T) {
 		"not complete":     {replace(manifestFile, `"complete"`, `"started"`), "not complete"},
 		"failed":           {replace(manifestFile, `"complete"`, `"failed"`), "failed"},
 		"other schema":     {replace(manifestFile, `"schema": 1`, `"schema": 9`), "schema is 9"},
-		"unknown member":   {replace(manifestFile, `"seed"`, `"sead"`), "unknown field"},
+		"unknown member":   {replace(manifestFile, `"seed"`, `"sead"`), "unknown object member"},
 		"missing file":     {func(d string) error { return os.Remove(filepath.Join(d, "events", "1.json")) }, "events/1.json is missing"},
 		"no digests":       {func(d string) error { return os.Remove(filepath.Join(d, sumsFile)) }, sumsFile},
 		"added file":       {func(d string) error { return os.WriteFile(filepath.Join(d, "x"), nil, 0o644) }, "x is not part of the run"},

@@ -36,33 +36,46 @@ func Open(path string) (*Run, error) {
 	if !info.IsDir() {
 		return fail(errors.New("not a folder"))
 	}
-	if err := readJSON(filepath.Join(r.Dir, manifestFile), &r.Manifest); err != nil {
+	data, err := ReadRegular(filepath.Join(r.Dir, manifestFile))
+	if err != nil {
 		return fail(err)
 	}
-	if err := r.Manifest.validate(); err != nil {
+	if r.Manifest, err = parseManifest(data); err != nil {
 		return fail(fmt.Errorf("%s: %w", manifestFile, err))
 	}
 	if err := verify(r.Dir); err != nil {
 		return fail(err)
 	}
-	if err := readJSON(filepath.Join(r.Dir, catalogueFile), &r.Catalogue); err != nil {
+	if data, err = ReadRegular(filepath.Join(r.Dir, catalogueFile)); err != nil {
 		return fail(err)
 	}
-	if err := r.Catalogue.Validate(); err != nil {
-		return fail(err)
+	if r.Catalogue, err = parseCatalogue(data); err != nil {
+		return fail(fmt.Errorf("%s: %w", catalogueFile, err))
 	}
 	return r, nil
 }
 
-func readJSON(path string, v any) error {
-	data, err := ReadRegular(path)
-	if err != nil {
-		return err
+// parseManifest reads the manifest of a complete run.
+func parseManifest(data []byte) (Manifest, error) {
+	var m Manifest
+	if err := decodeStrict(data, &m); err != nil {
+		return Manifest{}, err
 	}
-	if err := decodeStrict(data, v); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	if err := m.validate(); err != nil {
+		return Manifest{}, err
 	}
-	return nil
+	return m, nil
+}
+
+func parseCatalogue(data []byte) (Catalogue, error) {
+	var c Catalogue
+	if err := decodeStrict(data, &c); err != nil {
+		return Catalogue{}, err
+	}
+	if err := c.Validate(); err != nil {
+		return Catalogue{}, err
+	}
+	return c, nil
 }
 
 func verify(dir string) error {
