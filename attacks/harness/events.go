@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"countersign/attacks"
 	"countersign/attacks/referee"
 	"countersign/gateway/api"
@@ -319,17 +321,17 @@ func (j *judging) criterion(r results.Record) (criterion, results.Prediction, er
 
 // read reads the events of a trial, with the cast of its scenario.
 func (j *judging) read(target, attack, variant, scenario string, seed uint64) (Events, error) {
-	var e Events
-	if err := j.decode(eventsFile(target, attack, variant, scenario, seed), &e); err != nil {
+	e, err := decodeFile(j.run.Dir, eventsFile(target, attack, variant, scenario, seed), parseEvents)
+	if err != nil {
 		return e, err
 	}
-	if e.Schema != EventsSchema || e.Target != target || e.Attack != attack || e.Variant != variant || e.Scenario != scenario || e.Seed != seed {
-		return e, fmt.Errorf("the events are of schema %d, %s %s/%s %s, seed %d", e.Schema, e.Target, e.Attack, e.Variant, e.Scenario, e.Seed)
+	if e.Target != target || e.Attack != attack || e.Variant != variant || e.Scenario != scenario || e.Seed != seed {
+		return e, fmt.Errorf("the events are of %s %s/%s %s, seed %d", e.Target, e.Attack, e.Variant, e.Scenario, e.Seed)
 	}
 	if e.History.Tools == nil && len(e.History.Effects) > 0 {
 		cast, ok := j.casts[scenario]
 		if !ok {
-			if err := j.decode(castFile(scenario), &cast); err != nil {
+			if cast, err = decodeFile(j.run.Dir, castFile(scenario), parseCast); err != nil {
 				return e, err
 			}
 			j.casts[scenario] = cast
@@ -339,18 +341,38 @@ func (j *judging) read(target, attack, variant, scenario string, seed uint64) (E
 	return e, nil
 }
 
-func (j *judging) decode(name string, v any) error {
-	data, err := results.ReadRegular(filepath.Join(j.run.Dir, filepath.FromSlash(name)))
+func decodeFile[T any](dir, name string, parse func([]byte) (T, error)) (v T, err error) {
+	data, err := results.ReadRegular(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
-		return err
+		return v, err
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("reading %s: %w", name, err)
+	if v, err = parse(data); err != nil {
+		return v, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if d.InputOffset() < int64(len(bytes.TrimRight(data, "\n"))) {
-		return fmt.Errorf("reading %s: text after the JSON value", name)
+	return v, nil
+}
+
+// parseEvents reads the events of one trial. A verdict is made from them, so a member
+// that is unknown, there twice or in another case is an error.
+func parseEvents(data []byte) (Events, error) {
+	var e Events
+	if err := jsonv2.Unmarshal(data, &e, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return Events{}, err
 	}
-	return nil
+	if e.Schema != EventsSchema {
+		return Events{}, fmt.Errorf("the events are of schema %d, this program reads %d", e.Schema, EventsSchema)
+	}
+	return e, nil
+}
+
+// parseCast reads what the trials of a scenario have in common.
+func parseCast(data []byte) (castOf, error) {
+	var c castOf
+	if err := jsonv2.Unmarshal(data, &c, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return castOf{}, err
+	}
+	if len(c.Tools) == 0 {
+		return castOf{}, errors.New("a cast without tools")
+	}
+	return c, nil
 }
