@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -23,24 +24,36 @@ func (e Explanation) covers(m Mutant) bool {
 	return err == nil && ok && e.Original == m.Original
 }
 
-// explanations reads the file and holds it against all mutants that there are:
-// one that matches none is an error.
-func explanations(text []byte, all []Mutant) ([]Explanation, error) {
+// parseExplanations reads the file: a list in one YAML document, each entry with all
+// its members.
+func parseExplanations(text []byte) ([]Explanation, error) {
 	var out []Explanation
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&out); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("reading the explanations: %w", err)
 	}
+	var more yaml.Node
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("reading the explanations: there is more than one document")
+	}
 	for i, e := range out {
-		if _, err := path.Match(e.Mutants, ""); err != nil || e.Mutants == "" || strings.TrimSpace(e.Reason) == "" {
-			return nil, fmt.Errorf("explanation %d (%q): want a pattern of ids and a reason", i+1, e.Mutants)
+		if _, err := path.Match(e.Mutants, ""); err != nil || e.Mutants == "" || e.Original == "" || strings.TrimSpace(e.Reason) == "" {
+			return nil, fmt.Errorf("explanation %d (%q): want a pattern of ids, the original condition and a reason", i+1, e.Mutants)
 		}
-		used := false
-		for _, m := range all {
-			used = used || e.covers(m)
-		}
-		if !used {
+	}
+	return out, nil
+}
+
+// explanations reads the file and holds it against all mutants that there are:
+// one that matches none is an error.
+func explanations(text []byte, all []Mutant) ([]Explanation, error) {
+	out, err := parseExplanations(text)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range out {
+		if !slices.ContainsFunc(all, e.covers) {
 			return nil, fmt.Errorf("explanation %d: no mutant %s is of the condition %q: correct it or take it out", i+1, e.Mutants, e.Original)
 		}
 	}

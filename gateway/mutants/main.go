@@ -21,12 +21,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"unicode"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -115,14 +118,8 @@ func choose(all []Mutant, expression, sample string) ([]Mutant, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the sample: %w", err)
 		}
-		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-				id, original, _ := strings.Cut(line, " ")
-				wanted[id] = strings.TrimSpace(original)
-			}
-		}
-		if len(wanted) == 0 {
-			return nil, fmt.Errorf("%s names no mutant", sample)
+		if wanted, err = parseSample(text); err != nil {
+			return nil, fmt.Errorf("reading the sample %s: %w", sample, err)
 		}
 	}
 	var out []Mutant
@@ -133,13 +130,42 @@ func choose(all []Mutant, expression, sample string) ([]Mutant, error) {
 			delete(wanted, m.ID)
 		}
 	}
-	for id, original := range wanted {
-		return nil, fmt.Errorf("%s: there is no mutant %s of the condition %q: see -list", sample, id, original)
+	if len(wanted) > 0 {
+		id := slices.Min(slices.Collect(maps.Keys(wanted)))
+		return nil, fmt.Errorf("%s: there is no mutant %s of the condition %q: see -list", sample, id, wanted[id])
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("no mutant matches %q: see -list", expression)
 	}
 	return out, nil
+}
+
+// parseSample reads ids, each with its condition behind white space, one a line. Lines
+// that begin with # are comments.
+func parseSample(text []byte) (map[string]string, error) {
+	wanted := map[string]string{}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		id, original := line, ""
+		if i := strings.IndexFunc(line, unicode.IsSpace); i >= 0 {
+			id, original = line[:i], strings.TrimSpace(line[i:])
+		}
+		if original == "" {
+			return nil, fmt.Errorf("line %d: %s has no condition", n, id)
+		}
+		if _, twice := wanted[id]; twice {
+			return nil, fmt.Errorf("line %d: %s is there twice", n, id)
+		}
+		wanted[id] = original
+	}
+	if len(wanted) == 0 {
+		return nil, errors.New("it names no mutant")
+	}
+	return wanted, nil
 }
 
 // tryAll tries mutants, several at a time. The results are in their order.

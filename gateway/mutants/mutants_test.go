@@ -4,14 +4,18 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 )
 
 const small = `package gate
@@ -234,6 +238,8 @@ func TestExplanations(t *testing.T) {
 		{"no reason", "- {mutants: gate.f/1/removed, original: a == b}", "a reason"},
 		{"another member", "- {mutants: gate.f/1/removed, original: a == b, reason: x, because: y}", "because"},
 		{"no pattern", "- {mutants: 'gate.f/[', original: a == b, reason: x}", "a pattern"},
+		{"no condition", "- {mutants: gate.f/1/removed, reason: x}", "the original condition"},
+		{"two documents", "- {mutants: gate.f/1/removed, original: a == b, reason: x}\n---\n- {}", "more than one document"},
 	} {
 		_, err := explanations([]byte(tt.text), all)
 		if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
@@ -256,6 +262,8 @@ func TestChoose(t *testing.T) {
 		{"", "gate.f/1/removed a == b\ngate.h/1/removed c\n", 0},
 		{"", "gate.f/1/removed c\n", 0},
 		{"", "# none\n", 0},
+		{"", "gate.f/1/removed\n", 0},
+		{"", "gate.g/1/removed a == b\ngate.g/1/removed c\n", 0},
 	} {
 		name := ""
 		if tt.sample != "" {
@@ -275,6 +283,79 @@ func TestChoose(t *testing.T) {
 }
 
 // TestReport: a survivor without an explanation fails, anything else passes.
+// Whatever the bytes: of explanations that are accepted each has a reason and a pattern
+// that can be matched, which covers no mutant of another condition; and they are read
+// again alike when they are written.
+func FuzzParseExplanations(f *testing.F) {
+	entries, err := parseExplanations(explainedText)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, e := range entries[:min(len(entries), 3)] { // small seeds, of each of which much can be tried
+		text, err := yaml.Marshal([]Explanation{e})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte("- {mutants: 'a/[', original: c, reason: r}\n---\n- {}\n"))
+	f.Add([]byte("- &x {mutants: a*, original: c, reason: r, reason: s}\n- *x\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		entries, err := parseExplanations(text)
+		if err != nil {
+			if entries != nil {
+				t.Error("explanations beside an error")
+			}
+			return
+		}
+		for _, e := range entries {
+			if _, err := path.Match(e.Mutants, "gate.f/1/removed"); err != nil || e.Mutants == "" || e.Original == "" || strings.TrimSpace(e.Reason) == "" {
+				t.Fatalf("accepted %+v: %v", e, err)
+			}
+			if e.covers(Mutant{ID: e.Mutants, Original: e.Original + "!"}) {
+				t.Fatalf("%+v covers another condition", e)
+			}
+		}
+		if len(entries) == 0 {
+			return
+		}
+		written, err := yaml.Marshal(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := parseExplanations(written); err != nil || !slices.Equal(again, entries) {
+			t.Fatalf("%+v, written %q, became %+v, %v", entries, written, again, err)
+		}
+	})
+}
+
+// Whatever the bytes: a sample that is accepted names mutants, each once and with its
+// condition, and chooses them and no others; it is read again alike when it is written.
+func FuzzParseSample(f *testing.F) {
+	text, err := os.ReadFile("sample.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("#\r\n\tgate.f/1/removed\ta == b\r\n gate.f/1/removed c"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		wanted, err := parseSample(text)
+		if err != nil {
+			return
+		}
+		var written strings.Builder
+		for id, original := range wanted {
+			if id == "" || original == "" || strings.ContainsFunc(id, unicode.IsSpace) || id[0] == '#' || strings.TrimSpace(original) != original {
+				t.Fatalf("accepted %q of the condition %q", id, original)
+			}
+			written.WriteString(id + "  " + original + "\n")
+		}
+		if again, err := parseSample([]byte(written.String())); err != nil || !maps.Equal(again, wanted) {
+			t.Fatalf("%q became %q, %v", wanted, again, err)
+		}
+	})
+}
+
 func TestReport(t *testing.T) {
 	m := Mutant{ID: "gate.f/1/removed", File: "gate/f.go", Line: 3, Original: "a == b"}
 	reasons := []Explanation{{Mutants: m.ID, Original: m.Original, Reason: "the same"}}
