@@ -54,3 +54,48 @@ func TestFileAfterFailedWrite(t *testing.T) {
 		t.Errorf("the tree has %d entries, want 2", size)
 	}
 }
+
+// Whatever the bytes of a log: what is read are its lines one after the other, with
+// nothing between them, before or behind but what a crash cut off; entries are
+// numbered from 1; and reading needs no more memory than the longest line may have.
+func FuzzScan(f *testing.F) {
+	var log []byte
+	for i := range int64(2) {
+		line, err := Encode(api.AuditEntry{Seq: i + 1, Event: "decided", Permit: "p"})
+		if err != nil {
+			f.Fatal(err)
+		}
+		log = append(append(log, line...), '\n')
+	}
+	f.Add(log)
+	f.Add(log[:len(log)-1])
+	f.Add(log[:len(log)/2+20])
+	f.Add(append(log[:len(log)/2:len(log)/2], 0, 0, 0))
+	f.Add(append(log[:len(log):len(log)], log...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var read []byte
+		n := int64(0)
+		cut, err := scan(bytes.NewReader(data), "log", func(line []byte, e api.AuditEntry) error {
+			if n++; e.Seq != n {
+				t.Fatalf("entry %d has the number %d", n, e.Seq)
+			}
+			if len(line) > maxLine || bytes.IndexByte(line, '\n') >= 0 {
+				t.Fatalf("a line of %d bytes", len(line))
+			}
+			read = append(append(read, line...), '\n')
+			return nil
+		})
+		if !bytes.HasPrefix(data, read) {
+			t.Fatalf("%q was read of %q", read, data)
+		}
+		if err != nil {
+			if cut != nil {
+				t.Error("a cut line beside an error")
+			}
+			return
+		}
+		if rest := data[len(read):]; !bytes.Equal(cut, rest) || len(rest) > 0 && !isCut(rest, n+1) {
+			t.Fatalf("%q was taken for the cut line, and %q is left", cut, rest)
+		}
+	})
+}

@@ -296,3 +296,85 @@ func TestConcurrentUse(t *testing.T) {
 		seen[n] = true
 	}
 }
+
+// Whatever a target asks for: a passkey answers with JSON or refuses, keeps a new
+// credential only when it says so, signs the challenge that was asked for, and never
+// for a relying party that its page does not belong to.
+func FuzzOptions(f *testing.F) {
+	rp, err := passkey.New(origin)
+	if err != nil {
+		f.Fatal(err)
+	}
+	creation, err := rp.CreationOptions("p-anna", challenge)
+	if err != nil {
+		f.Fatal(err)
+	}
+	requested := json.RawMessage(`{"publicKey":{"challenge":"` + base64.RawURLEncoding.EncodeToString(challenge) + `","rpId":"approve.example"}}`)
+	for _, text := range []string{string(creation), string(requested), `{"publicKey":{}}`, `{"publicKey":null}`,
+		`{"publicKey":{"challenge":"AAAA","rpId":"example","rp":{"id":"other.example"},"user":{"id":"YQ"},"pubKeyCredParams":[{"type":"public-key","alg":-257}]}}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		k := softkey.New(origin)
+		_, before := k.Assert(requested)
+		if before == nil {
+			t.Fatal("a key without a passkey asserts")
+		}
+		made, err := k.Register(text)
+		if _, after := k.Assert(requested); (err == nil) != (made != nil) || err != nil && after == nil {
+			t.Fatalf("registered %q: %v; asserting: %v", made, err, after)
+		}
+		if err == nil {
+			checkAnswer(t, text, made, "webauthn.create")
+		}
+		if _, err := k.Register(creation); err != nil {
+			t.Fatal(err)
+		}
+		if asserted, err := k.Assert(text); err == nil {
+			checkAnswer(t, text, asserted, "webauthn.get")
+		} else if asserted != nil {
+			t.Error("an assertion beside an error")
+		}
+		if forged, err := k.Forge(text, softkey.Forgery{ClearUV: true}); err == nil && !json.Valid(forged) {
+			t.Errorf("forged %q", forged)
+		}
+	})
+}
+
+// checkAnswer says what is wrong with an answer to options.
+func checkAnswer(t *testing.T, options, answer []byte, typ string) {
+	t.Helper()
+	var asked struct {
+		PublicKey struct {
+			Challenge string
+			RPID      string
+			RP        struct{ ID string }
+		}
+	}
+	var got struct {
+		Response struct{ ClientDataJSON string }
+	}
+	if err := errors.Join(json.Unmarshal(options, &asked), json.Unmarshal(answer, &got)); err != nil {
+		t.Fatal(err)
+	}
+	id := asked.PublicKey.RPID
+	if typ == "webauthn.create" {
+		id = asked.PublicKey.RP.ID
+	}
+	if id != "" && id != "approve.example" {
+		t.Fatalf("answered for the relying party %q from a page of %s", id, origin)
+	}
+	text, err := base64.RawURLEncoding.DecodeString(got.Response.ClientDataJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var client struct{ Type, Challenge, Origin string }
+	if err := json.Unmarshal(text, &client); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := base64.RawURLEncoding.DecodeString(asked.PublicKey.Challenge)
+	signed, err := base64.RawURLEncoding.DecodeString(client.Challenge)
+	if err != nil || client.Type != typ || client.Origin != origin || len(want) == 0 || !bytes.Equal(signed, want) {
+		t.Fatalf("asked for %q, and signed %s", asked.PublicKey.Challenge, text)
+	}
+}
