@@ -282,32 +282,92 @@ func TestNumbersOfRFC8785(t *testing.T) {
 		if err != nil || string(got) != c.want {
 			t.Errorf("Canonical(%x) = %s, %v, want %s", c.bits, got, err, c.want)
 		}
-		if math.Abs(f) <= canonical.MaxInt {
-			text := strconv.FormatFloat(f, 'e', -1, 64)
-			if got, err := canonical.StrictJSON([]byte(text)); err != nil || string(got) != c.want {
-				t.Errorf("StrictJSON(%s) = %s, %v, want %s", text, got, err, c.want)
+		for _, text := range []string{c.want, strconv.FormatFloat(f, 'e', -1, 64)} {
+			if math.Abs(f) <= canonical.MaxInt {
+				if got, err := canonical.StrictJSON([]byte(text)); err != nil || string(got) != c.want {
+					t.Errorf("StrictJSON(%s) = %s, %v, want %s", text, got, err, c.want)
+				}
+			} else {
+				refusedAt(t, text, canonical.NumberRange, "")
 			}
 		}
 	}
-	for _, f := range []float64{math.NaN(), math.Inf(1)} {
-		if got, err := canonical.Canonical(f); err == nil {
-			t.Errorf("Canonical(%v) = %s, want an error", f, got)
+	// The appendix's rows of what JSON has no number for, and the other infinity.
+	for _, bits := range []uint64{0x7fffffffffffffff, 0x7ff0000000000000, 0xfff0000000000000} {
+		if got, err := canonical.Canonical(math.Float64frombits(bits)); err == nil {
+			t.Errorf("Canonical(%x) = %s, want an error", bits, got)
 		}
 	}
 }
 
-// RFC 8785, sections 3.2.2 and 3.2.3; the numbers are those that Strict admits.
-func TestExamplesOfRFC8785(t *testing.T) {
-	for text, want := range map[string]string{
-		"{\"numbers\":[333333333.3333333, 4.50, 2e-3, 0.000000000000000000000000001],\n" +
-			`"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null, true, false]}`: `{"literals":[null,true,false],"numbers":[333333333.3333333,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`,
-		`{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One",` +
-			`"\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}`: `{"\r":"Carriage Return","1":"One","` + "\u0080" + `":"Control","ö":"Latin Small Letter O With Diaeresis","€":"Euro Sign","😀":"Emoji: Grinning Face","` + "\ufb33" + `":"Hebrew Letter Dalet With Dagesh"}`,
-	} {
-		got, err := canonical.StrictJSON([]byte(text))
-		if err != nil || string(got) != want {
-			t.Errorf("StrictJSON(%s) =\n%s, %v, want\n%s", text, got, err, want)
-		}
+// refusedAt: the strict reader refuses a text by this rule, for what is at this place.
+func refusedAt(t *testing.T, text string, code canonical.Code, path string) {
+	t.Helper()
+	got, err := canonical.StrictJSON([]byte(text))
+	if e := new(canonical.Error); !errors.As(err, &e) || e.Code != code || e.Path != path {
+		t.Errorf("StrictJSON(%s) = %s, %v, want %s at %q", text, got, err, code, path)
+	}
+}
+
+// RFC 8785, section 3.2.2, as it stands there: input and canonical form (3.2.3).
+const (
+	primitives = `{
+  "numbers": [333333333.33333329, 1E30, 4.50,
+              2e-3, 0.000000000000000000000000001],
+  "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
+  "literals": [null, true, false]
+}`
+	primitivesWritten = `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`
+)
+
+// TestPrimitivesOfRFC8785: the RFC's own sample is written as the RFC writes it. The
+// strict reader refuses to read it: 333333333.33333329 has a digit that no double
+// keeps, and 1E30 is beyond the integers that every reader has exactly; both are
+// number_range. With the numbers that it lets through it reads the same sample.
+func TestPrimitivesOfRFC8785(t *testing.T) {
+	var v any
+	if err := json.Unmarshal([]byte(primitives), &v); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := canonical.Canonical(v); err != nil || string(got) != primitivesWritten {
+		t.Errorf("Canonical =\n%s, %v, want\n%s", got, err, primitivesWritten)
+	}
+	if got, _, err := canonical.Lenient([]byte(primitives)); err != nil || string(got) != primitivesWritten {
+		t.Errorf("Lenient =\n%s, %v, want\n%s", got, err, primitivesWritten)
+	}
+	refusedAt(t, primitives, canonical.NumberRange, "/numbers/0")
+	exact := strings.Replace(primitives, "333333333.33333329", "333333333.3333333", 1)
+	refusedAt(t, exact, canonical.NumberRange, "/numbers/1")
+	small := strings.Replace(exact, "1E30", "1E-30", 1)
+	want := strings.Replace(primitivesWritten, "1e+30", "1e-30", 1)
+	if got, err := canonical.StrictJSON([]byte(small)); err != nil || string(got) != want {
+		t.Errorf("StrictJSON(%s) =\n%s, %v, want\n%s", small, got, err, want)
+	}
+}
+
+// TestOrderOfRFC8785: the sample of section 3.2.3, of names that UTF-16 orders otherwise
+// than UTF-8.
+func TestOrderOfRFC8785(t *testing.T) {
+	const text = `{
+  "\u20ac": "Euro Sign",
+  "\r": "Carriage Return",
+  "\ufb33": "Hebrew Letter Dalet With Dagesh",
+  "1": "One",
+  "\ud83d\ude00": "Emoji: Grinning Face",
+  "\u0080": "Control",
+  "\u00f6": "Latin Small Letter O With Diaeresis"
+}`
+	const want = `{"\r":"Carriage Return","1":"One","` + "\u0080" + `":"Control","ö":"Latin Small Letter O With Diaeresis",` +
+		`"€":"Euro Sign","😀":"Emoji: Grinning Face","` + "\ufb33" + `":"Hebrew Letter Dalet With Dagesh"}`
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := canonical.Canonical(v); err != nil || string(got) != want {
+		t.Errorf("Canonical =\n%s, %v, want\n%s", got, err, want)
+	}
+	if got, err := canonical.StrictJSON([]byte(text)); err != nil || string(got) != want {
+		t.Errorf("StrictJSON =\n%s, %v, want\n%s", got, err, want)
 	}
 }
 
