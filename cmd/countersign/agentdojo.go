@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,8 +29,8 @@ func newAgentDojo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agentdojo",
 		Short: "Use recorded runs of the AgentDojo benchmark",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return errors.New("no command is given") },
+		Args:  noArguments,
+		RunE:  noCommand,
 	}
 	cmd.AddCommand(newReplay())
 	return cmd
@@ -91,7 +92,7 @@ replayed (each is named, the others count), wrong usage, or nothing to replay.`,
 
 func (o replayOptions) run(cmd *cobra.Command, paths []string) error {
 	ctx, started := cmd.Context(), time.Now()
-	r, inputs, err := o.replay()
+	r, inputs, err := o.replay(paths)
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (o replayOptions) run(cmd *cobra.Command, paths []string) error {
 const maxFailures = 20
 
 // replay turns the flags into a replay, and gives the digests of its inputs.
-func (o replayOptions) replay() (r harness.Replay, inputs map[string]string, err error) {
+func (o replayOptions) replay(paths []string) (r harness.Replay, inputs map[string]string, err error) {
 	if o.parallel < 0 {
 		return r, nil, fmt.Errorf("--parallel is %d, want 0 or more", o.parallel)
 	}
@@ -165,11 +166,8 @@ func (o replayOptions) replay() (r harness.Replay, inputs map[string]string, err
 		}
 		r.Targets = append(r.Targets, target(m))
 	}
-	if o.catalogue, err = sharedFile(o.catalogue, "catalogue_v1.1.2.json"); err != nil {
-		return r, nil, hint(err, "name the benchmark's catalogue with --catalogue FILE, or the shared data with COUNTERSIGN_SHARED")
-	}
-	if o.classes, err = sharedFile(o.classes, "tool_classes.json"); err != nil {
-		return r, nil, hint(err, "name the file of tool classes with --classes FILE, or the shared data with COUNTERSIGN_SHARED")
+	if err := o.find(paths); err != nil {
+		return r, nil, err
 	}
 	if r.Benchmark.Catalogue, err = agentdojo.LoadCatalogue(o.catalogue); err != nil {
 		return r, nil, hint(err, "name the benchmark's catalogue with --catalogue FILE, or the shared data with COUNTERSIGN_SHARED")
@@ -186,16 +184,49 @@ func (o replayOptions) replay() (r harness.Replay, inputs map[string]string, err
 	return r, inputs, nil
 }
 
-// sharedFile is the file that was named, or one of the benchmark's shared data.
-func sharedFile(named, name string) (string, error) {
-	if named != "" {
-		return named, nil
+// find completes the names of the inputs, and names all that are missing at once.
+func (o *replayOptions) find(paths []string) error {
+	var missing []string
+	var unknown error // where the shared data are
+	absent := func(path string) bool {
+		_, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist)
 	}
-	dir, err := agentdojo.SharedDir()
-	if err != nil {
-		return "", err
+	for _, in := range []struct {
+		named      *string
+		name, what string
+	}{
+		{&o.catalogue, "catalogue_v1.1.2.json", "the benchmark's tools and tasks"},
+		{&o.classes, "tool_classes.json", "which of its tools have side effects"},
+	} {
+		if *in.named == "" {
+			dir, err := agentdojo.SharedDir()
+			if err != nil {
+				unknown = err
+				missing = append(missing, fmt.Sprintf("%s (%s)", in.what, in.name))
+				continue
+			}
+			*in.named = filepath.Join(dir, "agentdojo", in.name)
+		}
+		if absent(*in.named) {
+			missing = append(missing, fmt.Sprintf("%s (%s)", in.what, *in.named))
+		}
 	}
-	return filepath.Join(dir, "agentdojo", name), nil
+	if len(missing) == 0 {
+		return nil // a log that is missing is no reason not to replay the others
+	}
+	for _, path := range paths {
+		if absent(path) {
+			missing = append(missing, fmt.Sprintf("recorded runs (%s)", path))
+		}
+	}
+	err := fmt.Errorf("missing: %s", strings.Join(missing, ", "))
+	if unknown != nil {
+		err = fmt.Errorf("%w; %w", err, unknown)
+	}
+	return hint(err,
+		"recorded runs are the folder runs of AgentDojo's repository; for the others set COUNTERSIGN_SHARED to a folder whose agentdojo/ holds them, "+
+			"or name them with --catalogue FILE and --classes FILE; agentdojo/testdata of this repository shows their form")
 }
 
 func (o replayOptions) print(w io.Writer, sum *harness.ReplaySummary) error {

@@ -29,7 +29,7 @@ disagreement, 2 with a trial that could not be carried out, else 0.`,
 		Example: `  countersign analyze
   countersign analyze latest --markdown > tables.md
   countersign analyze 20260105T090000Z-0a1b2c --csv | column -s, -t`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := analysis(args)
 			if err != nil {
@@ -67,7 +67,7 @@ func newFigures() *cobra.Command {
 ` + runArgument,
 		Example: `  countersign figures
   countersign figures results/runs/20260105T090000Z-0a1b2c --out paper/figures`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := analysis(args)
 			if err != nil {

@@ -20,8 +20,8 @@ func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Look through the audit logs of gateways",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return errors.New("no command is given") },
+		Args:  noArguments,
+		RunE:  noCommand,
 	}
 	cmd.AddCommand(newAlerts())
 	return cmd
@@ -56,7 +56,7 @@ locked or changed.
 Exit codes: 1 there is an alert; 2 a file cannot be read, or wrong usage; else 0.`,
 		Example: `  countersign audit alerts approvals.db.audit.jsonl
   curl -s http://127.0.0.1:8801/v1/ledger | countersign audit alerts one.jsonl two.jsonl --ledger -`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeastOne("LOG", "countersign audit alerts approvals.db.audit.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found := alerts{Log: []logAlert{}, Effects: []audit.Finding{}}
 			var all []api.AuditEntry

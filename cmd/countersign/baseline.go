@@ -22,7 +22,7 @@ holds a run against it. ` + runArgument + `
 A run with trials that could not be carried out makes no baseline: exit code 2.`,
 		Example: `  countersign baseline latest -o baseline.json
   git diff baseline.json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, _, err := summarise(args)
 			if err != nil {

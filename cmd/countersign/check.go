@@ -43,7 +43,7 @@ trial could not be carried out; else 0.`,
 		Example: `  countersign check latest --baseline results/reference/baseline.json
   countersign check --baseline baseline.json --junit junit.xml --sarif countersign.sarif
   countersign check --baseline baseline.json --strict-reason --markdown >> "$GITHUB_STEP_SUMMARY"`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.check(cmd.OutOrStdout(), args) },
 	}
 	f := cmd.Flags()

@@ -402,7 +402,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print version, commit and the Go version of this build",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m := results.NewManifest(nil, 0, time.Time{})
 			state := "clean"

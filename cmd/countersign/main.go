@@ -98,7 +98,8 @@ judges from real side effects whether what executed is what a person approved:
 once, at that service, by the agent that asked, under authority that still held.
 
 Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
-2 cannot tell (a trial failed), wrong usage, or nothing selected.`,
+2 cannot tell (a trial failed), wrong usage, or nothing selected. Where the reader
+of a pipe goes away the program ends by SIGPIPE, as others do.`,
 		Example: `  countersign run                                  the whole matrix, about a minute
   countersign run --modes M8,M9 --attacks AB1,AB4  a part of it
   countersign run --modes M9-args,M9-refs          the reference design without one check
@@ -117,7 +118,6 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 			}
 			return errors.New("no command is given")
 		},
-		SuggestionsMinimumDistance: 2,
 	}
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
@@ -137,6 +137,8 @@ Exit codes: 0 as predicted; 1 a measurement contradicts its prediction;
 		newAgentDojo(),
 		newVersion(),
 	)
+	root.InitDefaultCompletionCmd()
+	plainUsage(root)
 	return root
 }
 
@@ -148,7 +150,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+				return hint(fmt.Errorf("there is no command %q", strings.Join(args, " ")), "countersign --help lists the commands")
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()

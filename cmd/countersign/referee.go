@@ -24,7 +24,7 @@ Exit codes: 0 every record is borne out; 1 some record is not, both sides are
 printed; 2 the events cannot be judged.`,
 		Example: `  countersign run --modes M8,M9 --events --out results/runs/kept
   countersign referee results/runs/kept`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := openRun(args)
 			if err != nil {

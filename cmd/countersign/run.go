@@ -78,7 +78,7 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
   countersign run --modes M4,M4+,RAR                         some of these
   countersign run --seeds 3 --out results/runs/three
   RUN=$(countersign run --quiet) && countersign analyze "$RUN" --csv`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()

@@ -75,7 +75,7 @@ POST /v1/faults are the lab's side and have no access control. Everything is in
 memory and ends with the process.`,
 		Example: `  countersign provider --scenario payments
   curl http://127.0.0.1:8801/v1/ledger`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sc, err := scenario(id)
 			if err != nil {
@@ -151,7 +151,7 @@ are made and printed once; the store keeps their digests only.`,
 		Example: `  countersign provider --scenario payments &
   countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db
   countersign gateway --mode M4 --scenario payments --provider http://127.0.0.1:8801 --listen 127.0.0.1:0`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.serve(cmd) },
 	}
 	f := cmd.Flags()

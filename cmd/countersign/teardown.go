@@ -47,7 +47,7 @@ unimplemented fails nothing.`,
   countersign teardown --target M4,M8
   countersign teardown --target M9-refs --scenarios payments,mail
   countersign teardown --target mine --compose mine=record,args,once --junit teardown.xml`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
