@@ -59,19 +59,32 @@ disagreement, 2 with a trial that could not be carried out, else 0.`,
 }
 
 func newFigures() *cobra.Command {
-	out := filepath.Join("figures", "out")
+	var out string
 	cmd := &cobra.Command{
 		Use:   "figures [RUN]",
 		Short: "Draw the figures of a run as SVG and PNG",
-		Long: `Figures draws every figure of a run and prints the paths of the files.
+		Long: `Figures draws every figure of a run and prints the paths of the files. By default
+they go to figures/out/NAME, where NAME is that of the run's folder, so that the
+figures of one run do not take the place of another's.
 ` + runArgument,
 		Example: `  countersign figures
   countersign figures results/runs/20260105T090000Z-0a1b2c --out paper/figures`,
 		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := analysis(args)
+			r, err := openRun(args)
 			if err != nil {
 				return err
+			}
+			a, err := results.AnalyseRun(r)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				dir, err := filepath.Abs(r.Dir) // RUN may be "."
+				if err != nil {
+					return err
+				}
+				out = filepath.Join("figures", "out", filepath.Base(dir))
 			}
 			paths, err := figures.Write(out, a)
 			if err != nil {
@@ -85,7 +98,7 @@ func newFigures() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", out, "folder for the files, made when needed")
+	cmd.Flags().StringVar(&out, "out", "", "folder for the files, made when needed (default figures/out/ and the name of the run)")
 	return cmd
 }
 
