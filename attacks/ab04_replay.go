@@ -158,10 +158,7 @@ var _ = family(Family{
 			Uses:    []Capability{UseQueue}, Stopped: stopped("seen | once | idem & @idempotent"),
 			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 62"},
 			Run: func(s *Stage) {
-				calls := s.equal(2)
-				s.ForTheRun(3, calls...)
-				s.Dispatch(s.Collect(calls[0]))
-				m := s.Collect(calls[1])
+				_, m, _ := s.secondOf(3)
 				s.Dispatch(m)
 				s.Tamper()
 				s.Dispatch(m)

@@ -36,9 +36,7 @@ var _ = family(Family{
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
 				s.Tamper()
-				s.CrashAt(api.StepSent)
-				s.DispatchInto(m)
-				s.Restart()
+				s.Crash(api.StepSent, m)
 				s.Wait(5 * time.Minute)
 				s.Dispatch(m)
 			},
@@ -96,9 +94,7 @@ var _ = family(Family{
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
 				s.Tamper()
-				s.CrashAt(api.StepConsumed)
-				s.DispatchInto(m)
-				s.Restart()
+				s.Crash(api.StepConsumed, m)
 				s.Wait(5 * time.Minute)
 				s.Race(m, 2)
 			},
@@ -111,9 +107,7 @@ var _ = family(Family{
 			Run: func(s *Stage) {
 				m := s.Ask(s.Call(0))
 				s.Tamper()
-				s.CrashAt(api.StepSent)
-				s.DispatchInto(m)
-				s.Restart()
+				s.Crash(api.StepSent, m)
 				s.Wait(25 * time.Hour)
 				s.Dispatch(m)
 			},
@@ -140,9 +134,7 @@ var _ = family(Family{
 			Run: func(s *Stage) {
 				first := s.Ask(s.Call(0))
 				s.Tamper()
-				s.CrashAt(api.StepSent)
-				s.DispatchInto(first)
-				s.Restart()
+				s.Crash(api.StepSent, first)
 				next := s.Call(0).In(firstRun, "step-2", "call-2")
 				s.Propose(next)
 				s.Dispatch(s.Collect(next).With(func(d *api.Dispatch) { d.Carried = first.Dispatch.Carried }))
@@ -200,14 +192,9 @@ var _ = family(Family{
 			Uses:    []Capability{UseFault}, Stopped: stopped("once | idem"),
 			Success: []string{"spent", "none"}, Effects: 2, References: []string{"incident 21", "incident 62"},
 			Run: func(s *Stage) {
-				calls := s.equal(2)
-				s.ForTheRun(3, calls...)
-				s.Dispatch(s.Collect(calls[0]))
-				m := s.Collect(calls[1])
+				_, m, _ := s.secondOf(3)
 				s.Tamper()
-				s.CrashAt(api.StepSent)
-				s.DispatchInto(m)
-				s.Restart()
+				s.Crash(api.StepSent, m)
 				s.Wait(5 * time.Minute)
 				s.Dispatch(m)
 			},
@@ -219,10 +206,7 @@ var _ = family(Family{
 			Summary: "two equal calls of a run are approved, at one opt-in where that is offered; the connection of the second is refused, and the retry makes its effect",
 			Effects: 2, References: []string{"incident 62"},
 			Run: func(s *Stage) {
-				calls := s.equal(2)
-				s.ForTheRun(2, calls...)
-				s.Dispatch(s.Collect(calls[0]))
-				m := s.Collect(calls[1])
+				_, m, _ := s.secondOf(2)
 				s.Lose(provider.FaultNotSent)
 				s.Dispatch(m)
 			},

@@ -52,6 +52,15 @@ func (s *Stage) ForTheRun(uses int, calls ...*Call) time.Time {
 	return end
 }
 
+// secondOf has two equal calls of a run approved, for so many uses, and the first of
+// them made. It returns the second as it waits then, and when its approval ends.
+func (s *Stage) secondOf(uses int) (c *Call, m Message, end time.Time) {
+	calls := s.equal(2)
+	end = s.ForTheRun(uses, calls...)
+	s.Dispatch(s.Collect(calls[0]))
+	return calls[1], s.Collect(calls[1]), end
+}
+
 // OptIn has a person ask for the view of the whole run, if the target offers one, and
 // decide on that. It says whether it did, and when the call's approval ends.
 func (s *Stage) OptIn(c *Call, id string, uses int) (opted bool, end time.Time) {
@@ -86,10 +95,7 @@ func (s *Stage) offered(c *Call, id string) bool {
 	if c.State != api.StatePending {
 		return false
 	}
-	s.person(id)
-	view, err := s.target.View(s.ctx, auth(id), c.Suspension)
-	s.must(err)
-	return view.Offer != nil
+	return s.view(c, id).Offer != nil
 }
 
 // BoundRunWide has the policy allow approvals of a call's tool for a whole run.
@@ -119,12 +125,9 @@ func inTheRun(name, summary, condition string, happens func(s *Stage, second *Ca
 		Name: name, Summary: summary, Uses: []Capability{UseDelay}, Stopped: stopped(condition),
 		Success: []string{"stale", "none"}, Effects: 1, References: []string{"incident 29", "incident 62"},
 		Run: func(s *Stage) {
-			calls := s.equal(2)
-			end := s.ForTheRun(3, calls...)
-			s.Dispatch(s.Collect(calls[0]))
-			m := s.Collect(calls[1])
+			second, m, end := s.secondOf(3)
 			s.Tamper()
-			happens(s, calls[1], end)
+			happens(s, second, end)
 			s.Dispatch(m)
 		},
 	}

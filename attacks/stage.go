@@ -445,20 +445,27 @@ func (s *Stage) goOnIf(o opinion) {
 
 // look lets a person read a pending call and make up their mind.
 func (s *Stage) look(c *Call, id string, m api.Medium) opinion {
-	s.person(id)
-	view, err := s.target.View(s.ctx, auth(id), c.Suspension)
-	if err != nil {
-		s.refused(err)
-	}
+	view := s.view(c, id)
 	if m != "" {
 		rendering, ok := view.Rendered[m]
 		if !ok {
 			panic(stop{&api.UnimplementedError{Feature: "views as " + string(m), Reason: "the target renders none"}})
 		}
+		var err error
 		view, err = oracles.See(m, rendering, view)
 		s.must(err)
 	}
 	return s.consider(c, id, view, m, c.intent())
+}
+
+// view is what a person is shown of a pending call.
+func (s *Stage) view(c *Call, id string) api.View {
+	s.person(id)
+	view, err := s.target.View(s.ctx, auth(id), c.Suspension)
+	if err != nil {
+		s.refused(err)
+	}
+	return view
 }
 
 // consider lets a person make up their mind about a view.
@@ -702,21 +709,24 @@ func (s *Stage) Direct(c *Call) {
 	}
 }
 
-// CrashAt makes the gateway crash when the next dispatch reaches a step.
-func (s *Stage) CrashAt(step api.Step) {
-	s.needLab("crash points")
-	s.lab.At(step, func(context.Context) error {
-		s.happened(theTarget, "crashes when it %s", stepText(step))
-		return errors.New(crashedWhileAsking)
-	})
-}
-
 // DispatchInto presents a message to a gateway that is about to crash; the worker
 // learns nothing.
 func (s *Stage) DispatchInto(m Message) {
 	id := s.nextRequest()
 	_, _ = s.present(s.ctx, s.target, m, id)
 	s.happened(theWorker, "gets no answer")
+}
+
+// Crash presents a message to a gateway that crashes when it reaches a step, and
+// starts it again.
+func (s *Stage) Crash(step api.Step, m Message) {
+	s.needLab("crash points")
+	s.lab.At(step, func(context.Context) error {
+		s.happened(theTarget, "crashes when it %s", stepText(step))
+		return errors.New(crashedWhileAsking)
+	})
+	s.DispatchInto(m)
+	s.Restart()
 }
 
 // During does something when the next dispatch reaches a step.

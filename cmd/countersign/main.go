@@ -62,16 +62,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.As(err, &code):
 		return int(code)
 	}
-	// Cobra puts its suggestion on further lines of the error.
-	text, suggestion, suggested := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
-	fmt.Fprintf(stderr, "countersign: error: %s\n", oneLine(text))
-	var h hinted
-	switch {
-	case errors.As(err, &h):
+	fmt.Fprintf(stderr, "countersign: error: %s\n", oneLine(err.Error()))
+	if h := (hinted{}); errors.As(err, &h) {
 		fmt.Fprintf(stderr, "countersign: hint: %s\n", oneLine(h.hint))
-	case suggested:
-		fmt.Fprintf(stderr, "countersign: hint: did you mean %s?\n", strings.Join(strings.Fields(suggestion), " or "))
-	default:
+	} else {
 		fmt.Fprintf(stderr, "countersign: hint: see %s --help\n", cmd.CommandPath())
 	}
 	return 2
@@ -107,17 +101,8 @@ of a pipe goes away the program ends by SIGPIPE, as others do.`,
   countersign figures latest                       the heat map as SVG and PNG`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				err := fmt.Errorf("there is no command %q", args[0])
-				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-					return hint(err, "did you mean %s?", strings.Join(near, " or "))
-				}
-				return err
-			}
-			return errors.New("no command is given")
-		},
+		Args:          noArguments,
+		RunE:          noCommand,
 	}
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
@@ -149,8 +134,11 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		Short: "Help about any command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				return hint(fmt.Errorf("there is no command %q", strings.Join(args, " ")), "countersign --help lists the commands")
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return noArguments(cmd, rest)
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()
