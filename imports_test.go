@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"gateway":                 {"gateway/api", "gateway/canonical", "gateway/store", "gateway/viewing", "modes", "modes/passkey", "audit"},
 	"gateway/lab":             {"gateway", "gateway/api", "gateway/store", "modes", "audit"},
 	"gateway/httpapi":         {"gateway/api"},
+	"gateway/lab/wire":        {"gateway/api", "gateway/httpapi"},
 	"gateway/mutants":         {}, // reads the gate's source and builds it; imports none of it
 
 	// The world, the people and the adversary.

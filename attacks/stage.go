@@ -130,25 +130,27 @@ type Stage struct {
 	Scenario *scenarios.Scenario
 	Seed     uint64
 
-	ctx      context.Context
-	target   api.Target
-	lab      api.Lab
-	about    api.Description
-	world    *provider.World
-	oracle   oracles.Approver
-	agents   map[string]*Agent
-	persons  map[string]*Person
-	clock    *clock
-	ticks    referee.Tick
-	policy   string
-	labels   map[string]string
-	people   map[string]int // audience/tool → how many have to approve
-	requests int
-	proofs   int
-	newest   map[string]string // run, step, call → suspension
-	tampered bool
-	asserted json.RawMessage // the newest honest assertion
-	network  network
+	ctx    context.Context
+	target api.Target
+	lab    api.Lab
+	// unscheduled: the lab cannot keep the order of a race; raced: there was one.
+	unscheduled, raced bool
+	about              api.Description
+	world              *provider.World
+	oracle             oracles.Approver
+	agents             map[string]*Agent
+	persons            map[string]*Person
+	clock              *clock
+	ticks              referee.Tick
+	policy             string
+	labels             map[string]string
+	people             map[string]int // audience/tool → how many have to approve
+	requests           int
+	proofs             int
+	newest             map[string]string // run, step, call → suspension
+	tampered           bool
+	asserted           json.RawMessage // the newest honest assertion
+	network            network
 
 	// History is what the referee judges from; Answers is what the target said;
 	// Prompts and Characters are the approvers' work.
@@ -225,7 +227,7 @@ func deployStage(ctx context.Context, deploy api.Factory, setting provider.Confi
 	if err != nil {
 		return nil, fmt.Errorf("deploying the target: %w", err)
 	}
-	s.target, s.lab = bench.Target, bench.Lab
+	s.target, s.lab, s.unscheduled = bench.Target, bench.Lab, bench.Unscheduled
 	if s.about, err = s.target.Describe(ctx); err != nil {
 		return nil, fmt.Errorf("asking the target what it is: %w", err)
 	}
@@ -334,6 +336,9 @@ func (s *Stage) Tamper() {
 	}
 	s.tampered = true
 }
+
+// Nondeterministic reports whether callers raced whose order nobody kept.
+func (s *Stage) Nondeterministic() bool { return s.unscheduled && s.raced }
 
 // Tampered reports whether the script reached the adversary's step.
 func (s *Stage) Tampered() bool { return s.tampered }
@@ -649,6 +654,7 @@ func (s *Stage) Race(m Message, n int) { s.RaceOf(slices.Repeat([]Message{m}, n)
 func (s *Stage) RaceOf(ms ...Message) {
 	n := len(ms)
 	s.needLab("racing callers")
+	s.raced = true
 	s.happened(theWorker, "runs %d copies of itself, and each presents its message: all pass the checks before any of them spends the approval", n)
 	ids := make([]string, n)
 	order := make([]int, n)

@@ -84,8 +84,8 @@ type Record struct {
 	Prompts         int      `json:"prompts"`          // how often an approver was asked
 	// Nondeterministic marks a race that could not be scheduled.
 	Nondeterministic bool `json:"nondeterministic"`
-	// Detail is the text of an error; empty for every other outcome but
-	// unimplemented.
+	// Detail is the text of an error, why something is unimplemented or went wrong, and
+	// of a race that was run several times, how often it made how many effects.
 	Detail string `json:"detail,omitempty"`
 }
 

@@ -40,12 +40,14 @@ type Events struct {
 	Approver string       `json:"approver"`
 	Seed     uint64       `json:"seed"`
 	// Tampered says that the script reached the adversary's step.
-	Tampered      bool             `json:"tampered"`
-	Prompts       int              `json:"prompts"` // how often an approver was asked
-	Unimplemented string           `json:"unimplemented,omitempty"`
-	Error         string           `json:"error,omitempty"` // why the trial could not be carried out
-	Answers       []attacks.Answer `json:"answers"`
-	Steps         []attacks.Event  `json:"steps"`
+	Tampered      bool   `json:"tampered"`
+	Prompts       int    `json:"prompts"` // how often an approver was asked
+	Unimplemented string `json:"unimplemented,omitempty"`
+	Error         string `json:"error,omitempty"` // why the trial could not be carried out
+	// Nondeterministic says that callers raced whose order nobody kept.
+	Nondeterministic bool             `json:"nondeterministic,omitempty"`
+	Answers          []attacks.Answer `json:"answers"`
+	Steps            []attacks.Event  `json:"steps"`
 	// History is what the referee judges. Tools and people are stored once for
 	// each scenario.
 	History referee.History `json:"history"`

@@ -48,6 +48,9 @@ type Plan struct {
 	// by the wall clock; 0: [DefaultTrialTimeout]. A trial that takes longer is
 	// recorded as an error, and the plan goes on.
 	TrialTimeout time.Duration
+	// Races is how often a race is run whose order the target's lab cannot keep; 0:
+	// [DefaultRaces].
+	Races int
 	// Progress, if set, is called after each trial, in order.
 	Progress func(done, total int)
 	// Events, if set, is given what each trial left behind, before its record.
@@ -338,12 +341,51 @@ func (p Plan) perform(ctx context.Context, t trial, b *baselines) made {
 			r.Predicted = results.PredictBlocked
 		}
 	}
-	events := p.play(ctx, target, t)
-	r = events.judge().record(r, criterionOf(t), func() map[referee.Kind]bool { return p.baseline(ctx, t, b) })
-	if p.Events == nil {
-		return made{record: r}
+	once := func() made {
+		events := p.play(ctx, target, t)
+		return made{events.judge().record(r, criterionOf(t), func() map[referee.Kind]bool { return p.baseline(ctx, t, b) }), events}
 	}
-	return made{r, events.masked()}
+	m := once()
+	if m.record.Nondeterministic {
+		m = worst(m, cmp.Or(p.Races, DefaultRaces), once)
+	}
+	if p.Events != nil {
+		m.events = m.events.masked()
+	}
+	return m
+}
+
+// DefaultRaces is how often a race is run whose order nobody keeps.
+const DefaultRaces = 10
+
+// worst runs a race again, n times in all, and keeps the first that went wrong: an
+// attack that made an effect, or an honest use that did not end well. The record
+// says how often there was no effect, one, or more.
+func worst(first made, n int, again func() made) made {
+	bad := func(r results.Record) bool {
+		if r.Kind == results.Attack {
+			return r.Observed == results.Executed
+		}
+		return r.Observed != results.Completed
+	}
+	kept, none, one := first, 0, 0
+	for i, m := 0, first; ; m = again() {
+		switch m.record.Effects {
+		case 0:
+			none++
+		case 1:
+			one++
+		}
+		if !bad(kept.record) && bad(m.record) {
+			kept = m
+		}
+		if i++; i >= n {
+			break
+		}
+	}
+	counts := fmt.Sprintf("%d races: no effect in %d, one in %d, more in %d", n, none, one, n-none-one)
+	kept.record.Detail = strings.TrimPrefix(kept.record.Detail+"; "+counts, "; ")
+	return kept
 }
 
 // baselines keeps which kinds of reasons a target's plain run has: a design that
@@ -410,6 +452,7 @@ func (p Plan) play(ctx context.Context, target Target, t trial) Events {
 			return e
 		}
 		err = s.Perform(t.variant.Run)
+		e.Nondeterministic = s.Nondeterministic()
 		e.Tampered, e.Prompts, e.Answers, e.Steps, e.History = s.Tampered(), s.Prompts, s.Answers, s.Events, s.History
 		e.fail(cmp.Or(err, badName(s.Answers)))
 		return e
@@ -460,6 +503,7 @@ func criterionOf(t trial) criterion {
 
 // record fills in what was measured. baseline is called for twins alone.
 func (o outcome) record(r results.Record, c criterion, baseline func() map[referee.Kind]bool) results.Record {
+	r.Nondeterministic = o.Nondeterministic
 	r.Reasons, r.Effects, r.Prompts, r.ExpectedEffects = o.reasons(), len(o.verdicts), o.Prompts, c.effects
 	r.RefusedBy, r.RefusedCodes = o.refusals()
 	r.Observed, r.Detail = o.observe(c, baseline)

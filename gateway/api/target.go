@@ -85,6 +85,9 @@ type Deployment struct {
 type Bench struct {
 	Target Target
 	Lab    Lab // nil where the target offers none
+	// Unscheduled says that the lab cannot keep the order of a race: its callers set
+	// out together, and what comes of that may differ from one time to the next.
+	Unscheduled bool
 }
 
 // A Dependency is something outside the gate that can fail.

@@ -28,20 +28,28 @@ var ErrCrash = errors.New("the gateway process crashed")
 // store in memory.
 func Deploy(m modes.Mode) api.Factory {
 	return func(ctx context.Context, d api.Deployment) (api.Bench, error) {
-		return deploy(ctx, m, d, store.NewMemory())
+		return DeployOn(m, store.NewMemory())(ctx, d)
 	}
 }
 
 // DeployOn is Deploy over a given store.
 func DeployOn(m modes.Mode, s store.Store) api.Factory {
-	return func(ctx context.Context, d api.Deployment) (api.Bench, error) { return deploy(ctx, m, d, s) }
+	return func(ctx context.Context, d api.Deployment) (api.Bench, error) {
+		keys, err := modes.NewKeys(d.Issuer)
+		if err != nil {
+			return api.Bench{}, err
+		}
+		return deploy(ctx, m, d, s, keys)
+	}
 }
 
-func deploy(ctx context.Context, m modes.Mode, d api.Deployment, s store.Store) (api.Bench, error) {
-	keys, err := modes.NewKeys(d.Issuer)
-	if err != nil {
-		return api.Bench{}, err
-	}
+// DeployShared is DeployOn with given keys, for several processes that are to accept
+// each other's permits.
+func DeployShared(m modes.Mode, s store.Store, keys *modes.Keys) api.Factory {
+	return func(ctx context.Context, d api.Deployment) (api.Bench, error) { return deploy(ctx, m, d, s, keys) }
+}
+
+func deploy(ctx context.Context, m modes.Mode, d api.Deployment, s store.Store, keys *modes.Keys) (api.Bench, error) {
 	l := &lab{faults: &faults{as: map[api.Dependency]api.Fault{}}, hooks: map[api.Step]func(context.Context) error{}}
 	l.config = gateway.Config{
 		Mode: m, Deployment: d, Keys: keys, Version: Version, Reach: l.reach,

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/spf13/cobra"
+
+	"countersign/attacks/harness"
+	"countersign/gateway/api"
+	"countersign/gateway/lab"
+	"countersign/gateway/lab/wire"
+	"countersign/gateway/store"
+	"countersign/modes"
+)
+
+// labEnv holds the token that the control of gateway --lab wants.
+const labEnv = "COUNTERSIGN_LAB_TOKEN"
+
+// serveLab serves targets for the lab: what is deployed, and how it fails, is said
+// over a control of its own. Nothing that it holds outlives the process but the rows
+// of the store, which are kept apart by deployment.
+func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	mode, err := modes.Get(o.mode)
+	if err != nil {
+		return hint(err, "countersign modes lists them with their bindings")
+	}
+	secret, err := operatorToken("lab", o.labFile, labEnv)
+	if err != nil {
+		return err
+	}
+	shared, err := o.labStore()
+	if err != nil {
+		return err
+	}
+	if shared != nil {
+		defer func() { err = errors.Join(err, shared.Close()) }()
+	}
+	targets, err := listener(o.listen, false, "a lab's gateway is nobody else's")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = targets.Close() }() // closed by then, unless something failed
+	control, err := listener(o.lab, false, "whoever reaches the control can do anything to the gateway")
+	if err != nil {
+		return fmt.Errorf("--lab: %w", err)
+	}
+	defer func() { _ = control.Close() }()
+	s := wire.NewServer(secret.text, "http://"+targets.Addr().String(), func(id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
+		return deployer(mode, shared, id, keys)
+	})
+	if secret.made {
+		if _, err := fmt.Fprintf(out, "token of the lab (shown once): %s\n", secret.text); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(out, "gateway %s %s for the lab, store %s, targets on http://%s, control on http://%s\n", mode.ID, mode.Name, o.store, targets.Addr(), control.Addr()); err != nil {
+		return err
+	}
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() { ended <- serve(both, control, labServer(s.Control())) }()
+	go func() { ended <- serve(both, targets, labServer(s.Targets())) }()
+	first := <-ended
+	cancel()
+	return errors.Join(first, <-ended)
+}
+
+func labServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
+}
+
+// labStore opens the store that deployments share; nil where each has memory of its
+// own.
+func (o gatewayOptions) labStore() (store.Store, error) {
+	if o.store == "memory" {
+		return nil, nil
+	}
+	file, ok := strings.CutPrefix(o.store, "sqlite:")
+	if !ok {
+		return nil, fmt.Errorf("--store is %q, want memory or sqlite:FILE", o.store)
+	}
+	return store.OpenSQLite(file)
+}
+
+// deployer makes the factory of a deployment over its part of a store. Keys are those
+// of another process with the same deployment, which needs a store to share.
+func deployer(m modes.Mode, shared store.Store, id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
+	set, err := newKeySet()
+	if err != nil {
+		return nil, nil, err
+	}
+	if keys != nil {
+		if shared == nil {
+			return nil, nil, errors.New("a deployment of two processes needs a store that both have: --store sqlite:FILE")
+		}
+		set = jose.JSONWebKeySet{}
+		if err := json.Unmarshal(keys, &set); err != nil {
+			return nil, nil, fmt.Errorf("reading the keys of the deployment: %w", err)
+		}
+	}
+	made, err := json.Marshal(set)
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the keys of the deployment: %w", err)
+	}
+	rows := store.Store(store.NewMemory())
+	if shared != nil {
+		if rows, err = store.Within(shared, id); err != nil {
+			return nil, nil, err
+		}
+	}
+	return func(ctx context.Context, d api.Deployment) (api.Bench, error) {
+		use, err := useKeySet(d.Issuer, set)
+		if err != nil {
+			return api.Bench{}, err
+		}
+		return lab.DeployShared(m, rows, use.keys)(ctx, d)
+	}, made, nil
+}
+
+// wired are the flags of a run against gateways in other processes.
+type wired struct {
+	targets   []string
+	tokenFile string
+}
+
+func (w *wired) flags(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&w.targets, "target", nil, "control of a gateway in another process (countersign gateway --lab), such as http://127.0.0.1:8899; two that share a store: both")
+	cmd.Flags().StringVar(&w.tokenFile, "target-token-file", "", "file that holds the token of the control (default: "+labEnv+")")
+	for _, other := range []string{"modes", "ablate", "beside", "compose", "modes-file"} {
+		cmd.MarkFlagsMutuallyExclusive("target", other)
+	}
+}
+
+// dial makes a target of the gateways. It has the id of the mode that they are of, so
+// that its records can be held against those of a run in one process.
+func (w wired) dial() (_ harness.Target, closed func() error, err error) {
+	t, err := operatorToken("lab", w.tokenFile, labEnv)
+	switch {
+	case err != nil:
+		return harness.Target{}, nil, err
+	case t.made:
+		return harness.Target{}, nil, hint(errors.New("--target needs the token of the gateway's control"),
+			"set %s or --target-token-file to what the gateway printed or was given", labEnv)
+	}
+	addresses := slices.Clone(w.targets)
+	r, err := wire.Dial(addresses, t.text)
+	if err != nil {
+		return harness.Target{}, nil, err
+	}
+	return harness.Target{Deploy: r.Deploy}, r.Close, nil
+}
+
+var _ = os.Getenv
