@@ -43,6 +43,7 @@ type runOptions struct {
 	quiet, events, beside     bool
 	composing
 	ablating
+	wired
 }
 
 func newRun() *cobra.Command {
@@ -68,6 +69,10 @@ With --beside the designs with hygiene added (M4+ is M4 with single use, strict
 reading, failing closed and idempotent sends, as far as it stays that design) and
 modes made of published texts are tried too, and printed in tables of their own.
 
+With --target the attacked gateway is another process (countersign gateway --lab).
+The attacks, the provider, the clock and the referee stay here. Races over the wire
+go as they go: each is run --races times and its record is marked.
+
 An interrupted run stays in a hidden folder beside its place, marked as failed.`,
 		Example: `  countersign run
   countersign run --modes M8,M9 --attacks AB1,AB4/presented_twice --scenarios payments
@@ -76,6 +81,7 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
   countersign run --modes M9 --compose mine=record,args,once,mediated
   countersign run --beside                                   the nine, the same with hygiene, published descriptions
   countersign run --modes M4,M4+,RAR                         some of these
+  countersign run --target http://127.0.0.1:8899,http://127.0.0.1:8898    two gateways over one store
   countersign run --seeds 3 --out results/runs/three
   RUN=$(countersign run --quiet) && countersign analyze "$RUN" --csv`,
 		Args: noArguments,
@@ -97,12 +103,18 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the run folder and nothing else")
 	o.composing.flags(cmd)
 	o.ablating.flags(cmd)
+	o.wired.flags(cmd)
 	return cmd
 }
 
 func (o runOptions) run(cmd *cobra.Command) (err error) {
 	ctx, started := cmd.Context(), time.Now()
-	plan, err := o.plan(ctx)
+	remote, hangUp, err := o.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	plan, err := o.plan(ctx, remote)
 	if err != nil {
 		return err
 	}
@@ -147,8 +159,9 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	return report(cmd.OutOrStdout(), o.out, o.quiet)
 }
 
-// plan turns the flags into a plan that selects something.
-func (o runOptions) plan(ctx context.Context) (harness.Plan, error) {
+// plan turns the flags into a plan that selects something, against the remote
+// targets if there are any.
+func (o runOptions) plan(ctx context.Context, remote []harness.Target) (harness.Plan, error) {
 	none := harness.Plan{}
 	switch {
 	case o.seeds < 1 || o.seeds > maxSeeds:
@@ -157,23 +170,31 @@ func (o runOptions) plan(ctx context.Context) (harness.Plan, error) {
 		return none, fmt.Errorf("--seed %d leaves no room for %d seeds", o.seed, o.seeds)
 	case o.parallel < 0:
 		return none, fmt.Errorf("--parallel is %d, want 0 or more", o.parallel)
+	case o.races < 1:
+		return none, fmt.Errorf("--races is %d, want 1 or more", o.races)
 	case o.trialTimeout <= 0:
 		return none, hint(fmt.Errorf("--trial-timeout is %s, want more than nothing", o.trialTimeout), "a run without a limit never gets past a target that hangs")
 	}
-	p := harness.Plan{Parallel: o.parallel, TrialTimeout: o.trialTimeout, Approver: matrixApprover()}
+	p := harness.Plan{Parallel: o.parallel, Races: o.races, TrialTimeout: o.trialTimeout, Approver: matrixApprover()}
 	for i := range uint64(o.seeds) {
 		p.Seeds = append(p.Seeds, o.seed+i)
 	}
 	if err := attacks.Check(attacks.All()); err != nil {
 		return none, err
 	}
-	chosen, composed, err := o.choose()
-	if err != nil {
-		return none, err
+	p.Targets = remote
+	var composed []string
+	if len(remote) == 0 {
+		chosen, further, err := o.choose()
+		if err != nil {
+			return none, err
+		}
+		for _, m := range chosen {
+			p.Targets = append(p.Targets, target(m))
+		}
+		composed = further
 	}
-	for _, m := range chosen {
-		p.Targets = append(p.Targets, target(m))
-	}
+	var err error
 	if p.Families, err = selectFamilies(o.attacks); err != nil {
 		return none, err
 	}

@@ -127,6 +127,7 @@ type gatewayOptions struct {
 	ttl                                     time.Duration
 	keys, audit                             string
 	insecure                                bool
+	lab, labFile                            string
 }
 
 func newGateway() *cobra.Command {
@@ -147,12 +148,22 @@ earlier gateway claimed has to be started anew.
 
 The operators' tokens are read from files or from the environment
 (` + adminEnv + `, ` + auditorEnv + `). Where neither is given, they
-are made and printed once; the store keeps their digests only.`,
+are made and printed once; the store keeps their digests only.
+
+With --lab the gateway is there to be attacked by countersign run --target: the lab
+deploys it, holds the provider and the clock, and makes it fail and crash. Whoever
+reaches the control can do all that; it is never served without --lab.`,
 		Example: `  countersign provider --scenario payments &
   countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db
-  countersign gateway --mode M4 --scenario payments --provider http://127.0.0.1:8801 --listen 127.0.0.1:0`,
+  countersign gateway --mode M4 --scenario payments --provider http://127.0.0.1:8801 --listen 127.0.0.1:0
+  countersign gateway --lab 127.0.0.1:8899 --store sqlite:lab.db`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.serve(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.lab != "" {
+				return o.serveLab(cmd)
+			}
+			return o.serve(cmd)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.mode, "mode", "M9", "approval design, by id or name; countersign modes lists them")
@@ -167,8 +178,7 @@ are made and printed once; the store keeps their digests only.`,
 	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page, which is not served here (default: http://localhost and the port)")
 	f.DurationVar(&o.ttl, "ttl", 15*time.Minute, "how long after its suspension an approval may be used")
 	f.BoolVar(&o.insecure, "insecure-listen", false, "serve on an address that others can reach, without TLS")
-	_ = cmd.MarkFlagRequired("scenario") // fails for an unknown flag only
-	_ = cmd.MarkFlagRequired("provider")
+	o.labFlags(cmd)
 	return cmd
 }
 

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,8 +41,12 @@ func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	about := wire.About{ID: mode.ID, Name: mode.Name, ModelledOn: mode.ModelledOn}
 	if shared != nil {
 		defer func() { err = errors.Join(err, shared.Close()) }()
+		if about.Store, err = nameStore(ctx, shared); err != nil {
+			return err
+		}
 	}
 	targets, err := listener(o.listen, false, "a lab's gateway is nobody else's")
 	if err != nil {
@@ -55,7 +58,7 @@ func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("--lab: %w", err)
 	}
 	defer func() { _ = control.Close() }()
-	s := wire.NewServer(secret.text, "http://"+targets.Addr().String(), func(id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
+	s := wire.NewServer(about, secret.text, "http://"+targets.Addr().String(), func(id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
 		return deployer(mode, shared, id, keys)
 	})
 	if secret.made {
@@ -128,37 +131,64 @@ func deployer(m modes.Mode, shared store.Store, id string, keys json.RawMessage)
 	}, made, nil
 }
 
+// nameStore returns the random id of a store, which it is given at its first use, so
+// that two gateways can be told to share it.
+func nameStore(ctx context.Context, s store.Store) (string, error) {
+	row := store.Row{Kind: "lab", ID: "store", Body: []byte(rand.Text())}
+	if _, err := s.Create(ctx, row); err != nil && !errors.Is(err, store.ErrExists) {
+		return "", err
+	}
+	row, err := s.Get(ctx, row.Kind, row.ID)
+	return string(row.Body), err
+}
+
+// labFlags are the flags with which a gateway is the lab's.
+func (o *gatewayOptions) labFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.lab, "lab", "", "serve targets for the lab instead, and their control (provider, clock, faults, crashes) on this loopback address; countersign run --target attacks them")
+	cmd.Flags().StringVar(&o.labFile, "lab-token-file", "", "file that holds the token of the control (default: "+labEnv+", else one is made and printed)")
+	cmd.MarkFlagsOneRequired("lab", "scenario")
+	cmd.MarkFlagsOneRequired("lab", "provider")
+	for _, other := range []string{"scenario", "provider", "keys", "audit", "admin-token-file", "auditor-token-file", "origin", "ttl", "insecure-listen"} {
+		cmd.MarkFlagsMutuallyExclusive("lab", other)
+	}
+}
+
 // wired are the flags of a run against gateways in other processes.
 type wired struct {
 	targets   []string
 	tokenFile string
+	races     int
 }
 
 func (w *wired) flags(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&w.targets, "target", nil, "control of a gateway in another process (countersign gateway --lab), such as http://127.0.0.1:8899; two that share a store: both")
-	cmd.Flags().StringVar(&w.tokenFile, "target-token-file", "", "file that holds the token of the control (default: "+labEnv+")")
+	f := cmd.Flags()
+	f.StringSliceVar(&w.targets, "target", nil, "control of a gateway in another process (countersign gateway --lab), such as http://127.0.0.1:8899; of two that share a store: both, with a comma")
+	f.StringVar(&w.tokenFile, "target-token-file", "", "file that holds the token of the control (default: "+labEnv+")")
+	f.IntVar(&w.races, "races", harness.DefaultRaces, "how often a race over the wire is run, whose order nobody can keep; the record says how often there was no effect, one, or more, and is of the first that went wrong")
 	for _, other := range []string{"modes", "ablate", "beside", "compose", "modes-file"} {
 		cmd.MarkFlagsMutuallyExclusive("target", other)
 	}
 }
 
-// dial makes a target of the gateways. It has the id of the mode that they are of, so
-// that its records can be held against those of a run in one process.
-func (w wired) dial() (_ harness.Target, closed func() error, err error) {
+// dial makes a target of the gateways, or none where no --target is given. It has the
+// id of the mode that they are of, so that its records can be held against those of
+// a run in one process.
+func (w wired) dial(ctx context.Context) (targets []harness.Target, hangUp func(), err error) {
+	if len(w.targets) == 0 {
+		return nil, func() {}, nil
+	}
 	t, err := operatorToken("lab", w.tokenFile, labEnv)
 	switch {
 	case err != nil:
-		return harness.Target{}, nil, err
+		return nil, nil, err
 	case t.made:
-		return harness.Target{}, nil, hint(errors.New("--target needs the token of the gateway's control"),
-			"set %s or --target-token-file to what the gateway printed or was given", labEnv)
+		return nil, nil, hint(errors.New("--target needs the token of the gateway's control"),
+			"set "+labEnv+" or --target-token-file to what countersign gateway --lab printed or was given")
 	}
-	addresses := slices.Clone(w.targets)
-	r, err := wire.Dial(addresses, t.text)
+	r, err := wire.Dial(ctx, w.targets, t.text)
 	if err != nil {
-		return harness.Target{}, nil, err
+		return nil, nil, hint(fmt.Errorf("--target: %w", err), "countersign gateway --lab 127.0.0.1:8899 serves one")
 	}
-	return harness.Target{Deploy: r.Deploy}, r.Close, nil
+	a := r.About()
+	return []harness.Target{{ID: a.ID, Name: a.Name, ModelledOn: a.ModelledOn, Deploy: r.Deploy}}, r.Close, nil
 }
-
-var _ = os.Getenv

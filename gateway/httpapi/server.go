@@ -22,8 +22,10 @@ import (
 	"countersign/gateway/api"
 )
 
-// MaxBody is the largest request body that is read, in bytes.
-const MaxBody = 2 << 20
+// MaxBody is the largest request body that is read, in bytes: a dispatch has the
+// arguments, of 1 MiB at most, and may bring an envelope with the same once more,
+// both escaped as texts.
+const MaxBody = 4 << 20
 
 const (
 	// callTimeout bounds one call of the target. It is shorter than writeTimeout,

@@ -36,14 +36,64 @@ func openSQLite(t testing.TB, path string) *store.SQLite {
 
 func TestConformance(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) store.Store{
-		"memory": func(*testing.T) store.Store { return store.NewMemory() },
-		"sqlite": func(t *testing.T) store.Store { return openSQLite(t, filepath.Join(t.TempDir(), "store.db")) },
+		"memory":           func(*testing.T) store.Store { return store.NewMemory() },
+		"sqlite":           func(t *testing.T) store.Store { return openSQLite(t, filepath.Join(t.TempDir(), "store.db")) },
+		"part of a memory": func(t *testing.T) store.Store { return within(t, store.NewMemory(), "part") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if ran := storetest.Run(t, open); ran != storetest.Count {
 				t.Errorf("%d cases ran, want %d", ran, storetest.Count)
 			}
 		})
+	}
+}
+
+func within(t *testing.T, s store.Store, name string) store.Store {
+	t.Helper()
+	p, err := store.Within(s, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestWithin: parts of a store know nothing of each other, and closing one closes
+// neither the others nor the whole.
+func TestWithin(t *testing.T) {
+	ctx := t.Context()
+	whole := store.NewMemory()
+	a, b := within(t, whole, "a"), within(t, whole, "b")
+	for i, s := range []store.Store{a, b, whole} {
+		body := []byte{byte(i)}
+		if _, err := s.Create(ctx, store.Row{Kind: "k", ID: "i", Key: "key", Body: body}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Next(ctx, "n"); n != 1 || err != nil {
+			t.Errorf("the first number is %d, %v", n, err)
+		}
+		rows, err := s.Find(ctx, "k", "key")
+		if err != nil || len(rows) != 1 || rows[0].Kind != "k" || !bytes.Equal(rows[0].Body, body) {
+			t.Errorf("found %+v, %v", rows, err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Get(ctx, "k", "i"); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a closed part answers %v", err)
+	}
+	for _, s := range []store.Store{b, whole} {
+		if _, err := s.Get(ctx, "k", "i"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"", "a/b"} {
+		if _, err := store.Within(whole, name); err == nil {
+			t.Errorf("there is a part %q", name)
+		}
+	}
+	if _, err := store.Within(nil, "a"); err == nil {
+		t.Error("there is a part of nothing")
 	}
 }
 

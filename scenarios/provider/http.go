@@ -12,8 +12,9 @@ import (
 	"countersign/gateway/api"
 )
 
-// MaxBody is the most bytes of a request body that the handler reads.
-const MaxBody = 1 << 20
+// MaxBody is the most bytes of a request body that the handler reads: arguments of
+// 1 MiB, escaped as a text.
+const MaxBody = 2 << 20
 
 type lookupAnswer struct {
 	Result api.ProviderResult `json:"result"`

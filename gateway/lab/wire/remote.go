@@ -17,6 +17,7 @@ import (
 // A Remote deploys targets at servers: at the first address, and second instances
 // at the next one, which shares its store.
 type Remote struct {
+	about   About
 	servers []caller
 	world   string // where the worlds of all deployments answer
 	serve   *http.Server
@@ -44,14 +45,29 @@ type stage struct {
 }
 
 // Dial makes ready to deploy at servers, whose controls have these addresses and
-// one token. It listens on a loopback address for what they ask of the world.
-func Dial(addresses []string, token string) (*Remote, error) {
+// one token. Two servers have to deploy the same over one store. It listens on a
+// loopback address for what they ask of the world.
+func Dial(ctx context.Context, addresses []string, token string) (*Remote, error) {
 	if len(addresses) == 0 || len(addresses) > 2 {
 		return nil, fmt.Errorf("%d addresses of gateways, want one, or two that share a store", len(addresses))
 	}
 	r := &Remote{worlds: map[string]*stage{}}
-	for _, a := range addresses {
-		r.servers = append(r.servers, newCaller(a, token))
+	for i, a := range addresses {
+		c := newCaller(a, token)
+		var about About
+		if err := c.call(ctx, "/v1/about", struct{}{}, &about); err != nil {
+			return nil, fmt.Errorf("asking %s what it deploys: %w", a, err)
+		}
+		switch {
+		case i == 0:
+			r.about = about
+		case about.Store == "":
+			return nil, fmt.Errorf("%s keeps each deployment in a memory of its own, so no second gateway can share it", a)
+		case about != r.about:
+			return nil, fmt.Errorf("%s deploys %s over the store %q, and %s deploys %s over the store %q: want the same",
+				addresses[0], r.about.ID, r.about.Store, a, about.ID, about.Store)
+		}
+		r.servers = append(r.servers, c)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,10 +79,13 @@ func Dial(addresses []string, token string) (*Remote, error) {
 	return r, nil
 }
 
+// About says what the servers deploy.
+func (r *Remote) About() About { return r.about }
+
 // Close takes down what is still deployed and stops listening.
-func (r *Remote) Close() error {
+func (r *Remote) Close() {
 	r.leaving.Wait()
-	return r.serve.Close()
+	_ = r.serve.Close() // nobody is asking any more
 }
 
 // Deploy implements api.Factory. The deployment is taken down when ctx ends.
@@ -122,8 +141,8 @@ func (s *stage) leave() {
 func (s *stage) at(what string) string { return "/v1/deployments/" + s.id + "/" + what }
 
 // tell sends the first server a message that has no answer. The lab's interface has
-// no place for an error: what was not done shows as a trial that ends otherwise, so
-// it is kept for the next call that has one.
+// no place for an error, and a trial that goes on without what it asked for shows
+// something else: the trial ends here, as an error.
 func (s *stage) tell(what string, in any) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()

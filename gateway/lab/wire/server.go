@@ -27,6 +27,7 @@ const maxDeployments = 1024
 // A Server deploys targets for the lab.
 type Server struct {
 	deploy  Deployer
+	about   About
 	token   string
 	address string // of [Server.Targets], such as "http://127.0.0.1:8800"
 
@@ -44,13 +45,14 @@ type stand struct {
 
 // NewServer returns a server whose control wants the token and whose targets are
 // served at an address. Without a token nobody is let in.
-func NewServer(token, address string, deploy Deployer) *Server {
-	return &Server{deploy: deploy, token: token, address: strings.TrimRight(address, "/"), stand: map[string]*stand{}}
+func NewServer(about About, token, address string, deploy Deployer) *Server {
+	return &Server{deploy: deploy, about: about, token: token, address: strings.TrimRight(address, "/"), stand: map[string]*stand{}}
 }
 
 // Control is the lab's side.
 func (s *Server) Control() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/about", handle(func(context.Context, *http.Request, struct{}) (About, error) { return s.about, nil }))
 	mux.HandleFunc("POST /v1/deploy", handle(s.put))
 	mux.HandleFunc("POST /v1/deployments/{id}/remove", handle(func(_ context.Context, r *http.Request, _ struct{}) (struct{}, error) {
 		s.mu.Lock()

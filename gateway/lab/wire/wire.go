@@ -32,6 +32,16 @@ const maxBody = 4 << 20
 // callTimeout bounds one message, by the wall clock.
 const callTimeout = 60 * time.Second
 
+// About says which targets a server deploys.
+type About struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	ModelledOn string `json:"modelled_on,omitempty"`
+	// Store is the id of the store that deployments are kept in; empty: each has a
+	// memory of its own, which no other server shares.
+	Store string `json:"store,omitempty"`
+}
+
 // deployment is what the attacks' side asks for.
 type deployment struct {
 	ID string `json:"id"`
