@@ -486,7 +486,7 @@ func TestDamagedEnvelope(t *testing.T) {
 	if st, err := w.target.Status(ctx, auth("agent-a"), id); err == nil {
 		t.Errorf("status: %+v", st)
 	}
-	altered(t, s, "suspension", "", damage)
+	altered(t, s, "suspension", "over", damage)
 	if _, err := w.target.View(ctx, auth("approver-p"), id); err == nil || errors.Is(err, api.ErrNotFound) {
 		t.Errorf("view: %v", err)
 	}
@@ -517,7 +517,7 @@ func TestDamagedChallenge(t *testing.T) {
 	s := store.NewMemory()
 	w := newWorldOn(t, "M9", s)
 	id := w.pending(w.action("pay", 1))
-	altered(t, s, "suspension", "", func(body map[string]any) { body["challenge"] = []byte("short") })
+	altered(t, s, "suspension", "waiting", func(body map[string]any) { body["challenge"] = []byte("short") })
 	if v, err := w.target.View(ctx, auth("approver-p"), id); err == nil {
 		t.Errorf("%+v", v)
 	}

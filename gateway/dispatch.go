@@ -203,6 +203,9 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		if !g.markProof(s.ProofID, s.Now) {
 			return refusedBy(api.BindSender, "proof_replayed", "the proof was used before"), nil
 		}
+		if outcome, ok := g.shareProof(ctx, s); !ok {
+			return outcome, nil
+		}
 	}
 	u := use{
 		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,

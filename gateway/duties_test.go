@@ -365,7 +365,7 @@ func TestStageThatCannotBeSealed(t *testing.T) {
 	w.needPeople("pay", 2)
 	id := w.pending(w.action("pay", 1))
 	d := w.approval(id, "approver-p")
-	altered(t, s, "suspension", "", func(body map[string]any) {
+	altered(t, s, "suspension", "waiting", func(body map[string]any) {
 		text, err := base64.StdEncoding.DecodeString(body["envelope"].(string))
 		must(t, err)
 		// No double has this value, so that it has no canonical form.

@@ -44,6 +44,9 @@ type Config struct {
 	Audit      audit.Log
 	Keys       *modes.Keys
 	Version    string // optional
+	// ProvenKeys, optional, makes an agent that is enrolled with a key known only over
+	// a connection that proved this key ([api.Auth].Key), beside its token.
+	ProvenKeys bool
 	// Reach, optional, is called at the named steps of a dispatch. An error from
 	// it ends the dispatch there, as a crash would. It serves the lab; a
 	// production gateway leaves it nil.
@@ -60,6 +63,7 @@ type Gateway struct {
 	keys      *modes.Keys
 	rp        *passkey.RelyingParty
 	version   string
+	proven    bool
 	reachStep func(ctx context.Context, step api.Step) error
 	tools     map[toolName]toolRow
 
@@ -80,6 +84,7 @@ type toolRow struct {
 var (
 	_ api.Target   = (*Gateway)(nil)
 	_ api.Admitter = (*Gateway)(nil)
+	_ api.Readier  = (*Gateway)(nil)
 )
 
 // New checks the configuration, enrols the deployment's operators, and, where
@@ -97,6 +102,9 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 			return nil, fmt.Errorf("configuring the gateway: no %s is given", name)
 		}
 	}
+	if d.DispatchURI == "" {
+		d.DispatchURI = dispatchURI
+	}
 	if c.Keys.Issuer != d.Issuer {
 		return nil, fmt.Errorf("configuring the gateway: the keys are those of issuer %q, the deployment's is %q", c.Keys.Issuer, d.Issuer)
 	}
@@ -106,7 +114,7 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		mode: c.Mode, d: d, records: records{c.Approvals}, registry: registry{c.Registry}, audit: c.Audit, keys: c.Keys, rp: rp,
-		version: c.Version, reachStep: c.Reach, tools: map[toolName]toolRow{},
+		version: c.Version, proven: c.ProvenKeys, reachStep: c.Reach, tools: map[toolName]toolRow{},
 		seen: map[string][]string{}, proofs: [2]map[string]bool{{}, {}},
 	}
 	for _, t := range d.Tools {
@@ -142,18 +150,17 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 func (g *Gateway) Describe(context.Context) (api.Description, error) {
 	return api.Description{
 		Name: g.mode.ID, Version: g.version, Claims: g.mode.Bindings.List(),
-		Origin: g.d.Origin, DispatchURI: dispatchURI, PermitKey: g.keys.PublicPEM(),
+		Origin: g.d.Origin, DispatchURI: g.d.DispatchURI, PermitKey: g.keys.PublicPEM(),
 	}, nil
 }
 
-// dispatchURI is the address of an audience's enforcement point, as DPoP proofs
-// name it. Each audience has its own, wherever the gateway listens.
+// dispatchURI is the address of an audience's enforcement point where the
+// deployment names none.
 const dispatchURI = "https://{audience}.gateway.example/v1/dispatch"
 
 // Admit implements api.Admitter.
-func (g *Gateway) Admit(ctx context.Context, auth api.Auth) error {
-	_, err := g.authenticate(ctx, auth)
-	return err
+func (g *Gateway) Admit(ctx context.Context, auth api.Auth) (api.Principal, error) {
+	return g.authenticate(ctx, auth)
 }
 
 // authenticate finds the caller of a token and wants one of the roles (none
@@ -162,6 +169,9 @@ func (g *Gateway) authenticate(ctx context.Context, auth api.Auth, roles ...api.
 	p, err := g.registry.byToken(ctx, auth.Token)
 	if err != nil {
 		return api.Principal{}, err
+	}
+	if g.proven && len(p.Key) > 0 && auth.Key != thumbprint(p.Key) {
+		return api.Principal{}, fmt.Errorf("%w: the connection does not prove the agent's key", api.ErrUnauthenticated)
 	}
 	for _, r := range roles {
 		if p.Role == r {
@@ -252,7 +262,7 @@ func (g *Gateway) situate(ctx context.Context, caller api.Principal, auth api.Au
 	}
 	s := &modes.Situation{
 		Mode: g.mode, Action: a, Carried: carried, Proof: auth.Proof, Method: "POST",
-		URI: strings.ReplaceAll(dispatchURI, "{audience}", a.Audience), Caller: caller,
+		URI: strings.ReplaceAll(g.d.DispatchURI, "{audience}", a.Audience), Caller: caller,
 		Tool: t.Tool, ToolDigest: t.digest,
 		Records: g.records, Identities: g.registry, Keys: g.keys, RP: g.rp,
 		Seen: g.hasSeen, SeenProof: g.hasSeenProof,

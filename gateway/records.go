@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -22,13 +23,14 @@ type jsonText = json.RawMessage
 
 // Kinds of rows.
 const (
-	kindSuspension = "suspension"
+	kindSuspension = "suspension" // key: whether it waits for a decision
 	kindPlace      = "place"      // id: tenant, agent, run, step, call; its newest suspension
 	kindStage      = "stage"      // id: suspension, stage. Created once: the approval before it, and what the stage is.
 	kindApproval   = "approval"   // id: permit; key: run. Created once: the decision.
 	kindWindow     = "window"     // id: permit; key: requester
 	kindRevocation = "revocation" // id: permit
 	kindClock      = "clock"      // id: latest; the latest time ever seen
+	kindProof      = "proof"      // id: digest of agent and proof. Created once: the proof's use.
 	kindUse        = "use"        // id: issuer, audience, permit, and of a run-wide one which use; key: while it is open, the action digest. Created once: the consumption.
 	kindRunWide    = "run_wide"   // id: permit; key: tenant, agent, run, action digest
 
@@ -97,6 +99,7 @@ var _ modes.Records = records{}
 type suspension struct {
 	ID         string     `json:"id"`
 	At         int64      `json:"at"`
+	Since      time.Time  `json:"since,omitzero"` // zero where the time was not known
 	Permit     string     `json:"permit"`
 	Agent      string     `json:"agent"`
 	Action     api.Action `json:"action"`
@@ -189,7 +192,7 @@ func (r records) Latest(ctx context.Context, p modes.Place) (modes.Suspended, er
 // suspend stores a suspension, and that it is the newest of its place unless a
 // newer one was stored meanwhile.
 func (r records) suspend(ctx context.Context, p modes.Place, sus suspension) error {
-	if _, err := create(ctx, r.s, kindSuspension, sus.ID, "", sus); err != nil {
+	if _, err := create(ctx, r.s, kindSuspension, sus.ID, keyWaiting, sus); err != nil {
 		return err
 	}
 	for {

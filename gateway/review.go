@@ -120,6 +120,7 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 		}
 	}
 	if s.NowErr == nil {
+		sus.Since = s.Now
 		e.NotBefore, e.ExpiresAt = s.Now.Unix(), s.Now.Add(g.d.ApprovalTTL).Unix()
 	}
 	sus.View, err = g.render(ctx, s, t, e)
@@ -416,6 +417,7 @@ func (g *Gateway) recordDecision(ctx context.Context, a modes.Approval, e modes.
 		}
 		return err
 	}
+	g.records.waitsNoMore(ctx, sus.ID)
 	if g.mode.Carrier == modes.CarryWindow && a.Verdict == api.Approve {
 		_, err = create(ctx, g.records.s, kindWindow, a.ID, e.Requester, struct{}{})
 	}

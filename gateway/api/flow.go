@@ -13,6 +13,10 @@ type Auth struct {
 	// Proof is a DPoP proof (RFC 9449) by the caller's key for this call, needed
 	// by Dispatch in modes that bind the sender.
 	Proof string `json:"-"`
+	// Key is the RFC 7638 SHA-256 thumbprint, base64url, of the key that the caller's
+	// connection proved (a client certificate of TLS); empty where it proved none. The
+	// server sets it, never a request.
+	Key string `json:"-"`
 }
 
 // PendingState says what becomes of a proposal.

@@ -64,4 +64,7 @@ var (
 	// ErrUnavailable: a dependency did not answer; the outcome of this call is
 	// that nothing happened.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrRateLimited: the caller makes too many calls; nothing happened, and the same
+	// call may be made later.
+	ErrRateLimited = errors.New("too many calls")
 )

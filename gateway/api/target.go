@@ -47,9 +47,16 @@ type Target interface {
 // asked anything. A server asks it first, so that whoever holds no token cannot
 // make it read and keep a body.
 type Admitter interface {
-	// Admit returns [ErrUnauthenticated] for a token that belongs to nobody. What a
-	// caller may do is decided by the call.
-	Admit(ctx context.Context, auth Auth) error
+	// Admit returns the caller, or [ErrUnauthenticated] for a token that belongs to
+	// nobody. What a caller may do is decided by the call.
+	Admit(ctx context.Context, auth Auth) (Principal, error)
+}
+
+// A Readier is a target that can tell which of its dependencies do not answer.
+type Readier interface {
+	// Ready lists the dependencies that do not answer now; none means that calls can
+	// be served. It changes nothing.
+	Ready(ctx context.Context) []Dependency
 }
 
 // A Clock is the one authoritative clock. An error means that the time is not
@@ -70,6 +77,11 @@ type Deployment struct {
 	ApprovalTTL time.Duration
 	// AdminToken and AuditorToken authenticate the deployment's own operators.
 	AdminToken, AuditorToken string
+	// DispatchURI is the address of the enforcement point as DPoP proofs name it
+	// (RFC 9449, section 4.2), with "{audience}" in the place of the audience called,
+	// if each has an address of its own. Empty means that of a lab, in which no
+	// address is served. It is never taken from a request.
+	DispatchURI string
 	// Origin is the web origin of the approver's page, such as
 	// "https://approve.example"; its host is the relying party id.
 	Origin string

@@ -220,11 +220,11 @@ func understand(resp *http.Response, data []byte, out any) error {
 	case is(http.StatusNotImplemented, codeUnimplemented):
 		return &api.UnimplementedError{Feature: e.Feature, Reason: e.Detail}
 	case is(http.StatusRequestEntityTooLarge, codeTooLarge):
-		return &remoteError{e.Detail, api.ErrInvalid}
+		return &remoteError{e.Detail, api.ErrInvalid, 0}
 	}
 	for _, s := range sentinels {
 		if is(s.status, s.code) {
-			return &remoteError{e.Detail, s.err}
+			return &remoteError{e.Detail, s.err, retryAfter(resp.Header)}
 		}
 	}
 	if is(http.StatusInternalServerError, codeInternal) {
@@ -237,7 +237,28 @@ func understand(resp *http.Response, data []byte, out any) error {
 type remoteError struct {
 	detail string
 	kind   error
+	after  time.Duration
 }
 
 func (e *remoteError) Error() string { return e.detail }
 func (e *remoteError) Unwrap() error { return e.kind }
+
+// RetryAfter is how long the gateway asks to wait before an error's call is made
+// again; false where it asks for nothing.
+func RetryAfter(err error) (time.Duration, bool) {
+	var e *remoteError
+	if !errors.As(err, &e) || e.after <= 0 {
+		return 0, false
+	}
+	return e.after, true
+}
+
+// retryAfter reads the header of this name in its form of seconds, the one that is
+// sent here; an hour at most is believed.
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+	if err != nil || n < 0 || n > 3600 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}

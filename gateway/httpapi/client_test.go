@@ -125,7 +125,7 @@ func TestRoundTrip(t *testing.T) {
 	client := NewClient(server.URL+"/", server.Client())
 	for i := range routes {
 		r := &routes[i]
-		if r.call == nil {
+		if r.call == nil || r.operation == "ready" { // of a process, and not of the contract
 			continue
 		}
 		t.Run(r.operation, rapid.MakeCheck(func(t *rapid.T) {
@@ -194,7 +194,7 @@ func TestErrorsMeanTheSameOnBothSides(t *testing.T) {
 	server := httptest.NewServer(NewHandler(target))
 	defer server.Close()
 	client := NewClient(server.URL, nil)
-	kinds := []error{api.ErrUnauthenticated, api.ErrForbidden, api.ErrNotFound, api.ErrInvalid, api.ErrConflict, api.ErrUnavailable}
+	kinds := []error{api.ErrUnauthenticated, api.ErrForbidden, api.ErrNotFound, api.ErrInvalid, api.ErrConflict, api.ErrUnavailable, api.ErrRateLimited}
 	refused := &api.RefusedError{Refusals: []api.Refusal{refusal, {Binding: "their-own", Code: "x"}}}
 	unimplemented := &api.UnimplementedError{Feature: "preview", Reason: "no dry run"}
 	cases := []error{refused, fmt.Errorf("wrapped: %w", refused), unimplemented, fmt.Errorf("wrapped: %w", unimplemented),

@@ -17,16 +17,18 @@ import (
 // door is a target that knows tokens.
 type door struct {
 	fake
-	err   error
-	asked atomic.Int64
+	err error
+	// everybody: every token is somebody's
+	everybody bool
+	asked     atomic.Int64
 }
 
-func (d *door) Admit(_ context.Context, auth api.Auth) error {
+func (d *door) Admit(_ context.Context, auth api.Auth) (api.Principal, error) {
 	d.asked.Add(1)
-	if auth.Token != "tok" {
-		return api.ErrUnauthenticated
+	if auth.Token != "tok" && !d.everybody {
+		return api.Principal{}, api.ErrUnauthenticated
 	}
-	return d.err
+	return api.Principal{ID: "who has " + auth.Token}, d.err
 }
 
 // Of a caller that the target does not know, or of whom it cannot tell, not one

@@ -97,7 +97,7 @@ func TestDocumentListsTheRoutes(t *testing.T) {
 	if diff := cmp.Diff(inTable, inDocument, cmp.AllowUnexported(op{})); diff != "" {
 		t.Errorf("table (-) and document (+) differ:\n%s", diff)
 	}
-	if len(routes) != 14 {
+	if len(routes) != 15 {
 		t.Errorf("%d routes", len(routes))
 	}
 }
@@ -155,7 +155,7 @@ func TestDocumentDescribesTheTypes(t *testing.T) {
 			check(t, at+"{}", typ.Elem(), s.AdditionalProperties.Schema)
 		case typ.Kind() == reflect.Struct:
 			is("object", "")
-			if typ.PkgPath() == reflect.TypeFor[api.Action]().PkgPath() {
+			if typ.PkgPath() == reflect.TypeFor[api.Action]().PkgPath() || typ == reflect.TypeFor[Readiness]() {
 				if ref.Ref != "#/components/schemas/"+typ.Name() {
 					t.Errorf("%s: refers to %q", at, ref.Ref)
 				}
@@ -267,7 +267,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		AuthenticationFunc:                openapi3filter.NoopAuthenticationFunc,
 	}
 	seen := map[string]bool{}
-	try := func(t *testing.T, r *route, req *http.Request, target *fake, good bool) {
+	serve := func(t *testing.T, r *route, req *http.Request, h http.Handler, good bool) {
 		t.Helper()
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
@@ -284,13 +284,17 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 			t.Errorf("%s: request valid by the document: %v, expected %v: %v", r.operation, err == nil, good, err)
 		}
 		set()
-		w := serveOne(NewHandler(target), req)
+		w := serveOne(h, req)
 		seen[r.operation+" "+strconv.Itoa(w.Code)] = true
 		response := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: w.Code, Header: w.Header(), Options: options}
 		response.SetBodyBytes(w.Body.Bytes())
 		if err := openapi3filter.ValidateResponse(context.Background(), response); err != nil {
 			t.Errorf("%s: answer %d %s: %v", r.operation, w.Code, w.Body, err)
 		}
+	}
+	try := func(t *testing.T, r *route, req *http.Request, target *fake, good bool) {
+		t.Helper()
+		serve(t, r, req, NewHandler(target), good)
 	}
 	failures := []error{errors.New("other"), &api.RefusedError{Refusals: []api.Refusal{refusal}}, &api.UnimplementedError{Feature: "f", Reason: "r"}}
 	for _, s := range sentinels {
@@ -299,9 +303,20 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	for i := range routes {
 		r := &routes[i]
 		try(t, r, r.request(t), &fake{answer: sample[r.operation].out}, true)
+		limited, err := Config{Target: &fake{answer: sample[r.operation].out}, Clock: stopped{}, Strangers: Rate{1, 1}}.Handler()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			serve(t, r, r.request(t), limited, true)
+		}
 		if r.call == nil {
 			continue
 		}
+		try(t, r, r.request(t), &fake{during: func(context.Context) { panic("x") }}, true)
+		unknown := r.request(t)
+		unknown.URL.RawQuery = "unknown=1"
+		try(t, r, unknown, &fake{}, true)
 		for _, err := range failures {
 			try(t, r, r.request(t), &fake{err: err}, true)
 		}

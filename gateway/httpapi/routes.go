@@ -17,8 +17,14 @@
 // Who a token belongs to, what a caller may do, and every binding: that is the
 // target's. A target that is an [api.Admitter] is asked whether it knows a caller
 // before a body is read. The arguments of an action are bytes to this package.
-// There is no TLS and no rate limit; both belong to whatever stands in front.
-// Memory is bounded: connections and the bodies in progress are counted.
+// Memory is bounded: connections, the bodies in progress and the callers whose rate
+// is known are counted. A process counts for itself: behind one address, several of
+// them answer as many calls more.
+//
+// # What is told of a request
+//
+// Each has a line in the log and an [Observed], of which none holds anything that a
+// caller chose; digests stand for it.
 //
 // # What changes on the way
 //
@@ -63,6 +69,7 @@ type route struct {
 	call                    func(ctx context.Context, t api.Target, c call) (any, error)
 	media                   string // media type of static
 	static                  []byte // the answer where no target is asked
+	free                    bool   // of rates
 }
 
 var routes = []route{
@@ -109,9 +116,33 @@ var routes = []route{
 	{method: "GET", path: "/v1/audit", operation: "audit", after: true, out: []api.AuditEntry{},
 		call: func(ctx context.Context, t api.Target, c call) (any, error) { return t.Audit(ctx, c.auth, c.after) }},
 	{method: "GET", path: "/healthz", operation: "health", open: true,
-		media: "application/json", static: []byte(`{"status":"ok"}`)},
+		media: "application/json", static: []byte(`{"status":"ok"}`), free: true},
+	{method: "GET", path: "/readyz", operation: "ready", open: true, out: Readiness{},
+		call: func(ctx context.Context, t api.Target, _ call) (any, error) { return ready(ctx, t) }},
 	{method: "GET", path: "/v1/openapi.yaml", operation: "document", open: true,
 		media: "application/yaml", static: document},
+}
+
+// Readiness says whether calls can be served.
+type Readiness struct {
+	Status  string           `json:"status"`            // ok, or unavailable
+	Failing []api.Dependency `json:"failing,omitempty"` // what does not answer
+}
+
+// ready asks a target for its dependencies, and one that is no [api.Readier] for its
+// description.
+func ready(ctx context.Context, t api.Target) (Readiness, error) {
+	r, ok := t.(api.Readier)
+	if !ok {
+		if _, err := t.Describe(ctx); err != nil {
+			return Readiness{Status: "unavailable"}, nil
+		}
+		return Readiness{Status: "ok"}, nil
+	}
+	if failing := r.Ready(ctx); len(failing) > 0 {
+		return Readiness{Status: "unavailable", Failing: failing}, nil
+	}
+	return Readiness{Status: "ok"}, nil
 }
 
 // match says whether an escaped request path is this route's, and what its {id}
@@ -163,6 +194,7 @@ const (
 	codeInternal        errorCode = "internal"
 	codeUnimplemented   errorCode = "unimplemented"
 	codeUnavailable     errorCode = "unavailable"
+	codeRateLimited     errorCode = "rate_limited"
 )
 
 // sentinels ties the errors of the contract to their form on the wire, in both
@@ -181,4 +213,5 @@ var sentinels = []struct {
 	{api.ErrInvalid, codeInvalid, http.StatusBadRequest, false},
 	{api.ErrConflict, codeConflict, http.StatusConflict, false},
 	{api.ErrUnavailable, codeUnavailable, http.StatusServiceUnavailable, true},
+	{api.ErrRateLimited, codeRateLimited, http.StatusTooManyRequests, true},
 }

@@ -35,7 +35,8 @@ var enums = map[reflect.Type][]string{
 		api.EventPolicyChange, api.EventRiskLabel, api.EventApprovals, api.EventRemoveCredential, api.EventAllowSelfApproval, api.EventForbidSelfApproval,
 		api.EventAllowRunWide, api.EventForbidRunWide),
 	reflect.TypeFor[errorCode](): names(codeInvalid, codeUnauthenticated, codeForbidden, codeRefused, codeNotFound,
-		codeNoRoute, codeMethod, codeConflict, codeTooLarge, codeMediaType, codeInternal, codeUnimplemented, codeUnavailable),
+		codeNoRoute, codeMethod, codeConflict, codeTooLarge, codeMediaType, codeInternal, codeUnimplemented, codeUnavailable, codeRateLimited),
+	reflect.TypeFor[api.Dependency](): names(api.DepStore, api.DepPolicy, api.DepAudit, api.DepClock, api.DepIdentity),
 }
 
 func names[T ~string](vs ...T) []string {
