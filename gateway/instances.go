@@ -39,13 +39,10 @@ func (g *Gateway) shareProof(ctx context.Context, s *modes.Situation) (api.Outco
 
 // waitsNoMore takes a suspension from among those that [Gateway.Waiting] counts. If
 // that fails, the count finds out that it is decided.
-func (r records) waitsNoMore(ctx context.Context, suspension string) {
+func (r records) waitsNoMore(ctx context.Context, row store.Row) {
+	row.Key = keyOver
 	_, _, _ = unbroken(func() (struct{}, store.Row, error) {
-		row, err := r.s.Get(ctx, kindSuspension, suspension)
-		if err == nil && row.Key == keyWaiting {
-			row.Key = keyOver
-			_, err = r.s.Update(ctx, row)
-		}
+		_, err := r.s.Update(ctx, row)
 		return struct{}{}, row, err
 	})
 }
@@ -73,7 +70,7 @@ func (g *Gateway) Waiting(ctx context.Context) (n int, oldest time.Time, err err
 		case err != nil:
 			return 0, time.Time{}, err
 		case decided, !now.Before(sus.Since.Add(g.d.ApprovalTTL)):
-			g.records.waitsNoMore(ctx, sus.ID)
+			g.records.waitsNoMore(ctx, row)
 			continue
 		}
 		if n++; oldest.IsZero() || sus.Since.Before(oldest) {

@@ -108,6 +108,7 @@ type suspension struct {
 	Challenge  []byte     `json:"challenge,omitempty"`
 	ArgsDigest string     `json:"args_digest"`
 	Digest     string     `json:"digest"` // see actionDigest
+	row        store.Row  // of its first stage
 }
 
 func (r records) ping(ctx context.Context) error {
@@ -119,7 +120,7 @@ func (r records) ping(ctx context.Context) error {
 
 // suspension returns a suspension in the stage that it has reached.
 func (r records) suspension(ctx context.Context, id string) (suspension, error) {
-	s, _, err := get[suspension](ctx, r.s, kindSuspension, id)
+	s, row, err := get[suspension](ctx, r.s, kindSuspension, id)
 	for err == nil && s.View.Stage > 0 {
 		next, _, nextErr := get[stage](ctx, r.s, kindStage, stageID(id, s.View.Stage+1))
 		if errors.Is(nextErr, api.ErrNotFound) {
@@ -127,6 +128,7 @@ func (r records) suspension(ctx context.Context, id string) (suspension, error) 
 		}
 		s, err = next.Opened, nextErr
 	}
+	s.row = row
 	return s, err
 }
 

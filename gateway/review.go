@@ -417,7 +417,7 @@ func (g *Gateway) recordDecision(ctx context.Context, a modes.Approval, e modes.
 		}
 		return err
 	}
-	g.records.waitsNoMore(ctx, sus.ID)
+	g.records.waitsNoMore(ctx, sus.row)
 	if g.mode.Carrier == modes.CarryWindow && a.Verdict == api.Approve {
 		_, err = create(ctx, g.records.s, kindWindow, a.ID, e.Requester, struct{}{})
 	}

@@ -117,9 +117,9 @@ type storeCall struct {
 }
 
 // needless is what every call can do without: the clock that other instances share
-// (there is the machine's own), and noting what came of a send (it is found out
-// when that matters).
-var needless = []string{"get clock", "create clock", "update clock", "update use"}
+// (there is the machine's own), noting what came of a send (it is found out when that
+// matters), and that a suspension waits no more (so is that).
+var needless = []string{"get clock", "create clock", "update clock", "update use", "update suspension"}
 
 // offered is what a view can do without: where the policy cannot be read, nothing
 // wider is offered.

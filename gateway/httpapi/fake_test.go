@@ -34,6 +34,7 @@ type fake struct {
 	answer any
 	err    error
 	during func(ctx context.Context)
+	panics any
 }
 
 func (f *fake) record(ctx context.Context, method string, auth api.Auth, got any) (any, error) {
@@ -44,6 +45,9 @@ func (f *fake) record(ctx context.Context, method string, auth api.Auth, got any
 	f.mu.Unlock()
 	if during != nil {
 		during(ctx)
+	}
+	if f.panics != nil {
+		panic(f.panics)
 	}
 	return answer, err
 }

@@ -79,6 +79,10 @@ func (o *Observed) answered(id string, out any) {
 	switch out := out.(type) {
 	case api.Pending:
 		o.Suspension = out.Suspension
+	case api.SuspensionStatus:
+		o.Suspension = out.Suspension
+	case api.View:
+		o.Suspension = out.Suspension
 	case api.Outcome:
 		o.Suspension = out.Suspension
 		for _, one := range append([]api.Outcome{out}, out.Siblings...) {
