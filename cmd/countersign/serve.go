@@ -20,7 +20,6 @@ import (
 	"countersign/audit"
 	"countersign/gateway"
 	"countersign/gateway/api"
-	"countersign/gateway/httpapi"
 	"countersign/gateway/store"
 	"countersign/modes"
 	"countersign/modes/passkey"
@@ -29,8 +28,7 @@ import (
 )
 
 const (
-	// issuer is the gateway's name in permits, at the host that its DPoP addresses
-	// have, wherever it listens.
+	// issuer is the gateway's name in permits, wherever it listens.
 	issuer = "https://gateway.example"
 
 	adminEnv   = "COUNTERSIGN_ADMIN_TOKEN"
@@ -45,8 +43,8 @@ type wallClock struct{}
 
 func (wallClock) Now() (time.Time, error) { return time.Now().UTC(), nil }
 
-// listener opens a TCP port. There is no TLS, so an address that others can reach
-// is refused unless the caller insists.
+// listener opens a TCP port. An address that others can reach is refused unless it is
+// protected, or the caller insists.
 func listener(address string, insecure bool, why string) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -121,13 +119,13 @@ func serve(ctx context.Context, l net.Listener, s *http.Server) error {
 
 // gatewayOptions are the flags of the command gateway.
 type gatewayOptions struct {
-	mode, listen, store, provider, scenario string
-	adminFile, auditorFile                  string
-	origin                                  string
-	ttl                                     time.Duration
-	keys, audit                             string
-	insecure                                bool
-	lab, labFile                            string
+	mode, store, provider, scenario string
+	adminFile, auditorFile          string
+	origin                          string
+	ttl                             time.Duration
+	keys, audit                     string
+	server                          serverOptions
+	lab, labFile                    string
 }
 
 func newGateway() *cobra.Command {
@@ -146,6 +144,11 @@ With --store memory everything is forgotten at the end: keys are fresh each time
 so whatever was approved before is refused afterwards, and a provider that an
 earlier gateway claimed has to be started anew.
 
+Others than this machine are served over TLS (--tls-cert, --tls-key), or behind a
+proxy that ends TLS and is named by --public-url, as which DPoP proofs know this
+gateway. Each request is logged without anything that its caller chose, and is
+counted at --metrics-listen. docs/server.md goes through a first approval.
+
 The operators' tokens are read from files or from the environment
 (` + adminEnv + `, ` + auditorEnv + `). Where neither is given, they
 are made and printed once; the store keeps their digests only.
@@ -156,7 +159,9 @@ reaches the control can do all that; it is never served without --lab.`,
 		Example: `  countersign provider --scenario payments &
   countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db
   countersign gateway --mode M4 --scenario payments --provider http://127.0.0.1:8801 --listen 127.0.0.1:0
-  countersign gateway --lab 127.0.0.1:8899 --store sqlite:lab.db`,
+  countersign gateway --lab 127.0.0.1:8899 --store sqlite:lab.db
+  countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db \
+    --listen :8443 --tls-cert cert.pem --tls-key key.pem --public-url https://approvals.example:8443 --metrics-listen 127.0.0.1:9464`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.lab != "" {
@@ -169,7 +174,6 @@ reaches the control can do all that; it is never served without --lab.`,
 	f.StringVar(&o.mode, "mode", "M9", "approval design, by id or name; countersign modes lists them")
 	f.StringVar(&o.scenario, "scenario", "", "scenario whose tool table is guarded (required)")
 	f.StringVar(&o.provider, "provider", "", "address of the provider, such as http://127.0.0.1:8801 (required)")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8800", "address to listen on")
 	f.StringVar(&o.store, "store", "memory", "where approvals are kept: memory, or sqlite:FILE")
 	f.StringVar(&o.keys, "keys", "", "JWK Set with the gateway's keys, made when absent (default: FILE.keys beside the SQLite file)")
 	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file)")
@@ -177,7 +181,7 @@ reaches the control can do all that; it is never served without --lab.`,
 	f.StringVar(&o.auditorFile, "auditor-token-file", "", "file that holds the auditor's token")
 	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page, which is not served here (default: http://localhost and the port)")
 	f.DurationVar(&o.ttl, "ttl", 15*time.Minute, "how long after its suspension an approval may be used")
-	f.BoolVar(&o.insecure, "insecure-listen", false, "serve on an address that others can reach, without TLS")
+	o.server.flags(f)
 	o.labFlags(cmd)
 	return cmd
 }
@@ -218,13 +222,13 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 			"use --store sqlite:FILE")
 	}
 
-	l, err := listener(o.listen, o.insecure, "there is no TLS yet, and tokens would travel in the clear")
+	server, err := o.server.open(warn)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = l.Close() }() // closed by then, unless something failed
+	defer server.close()
 	if o.origin == "" {
-		o.origin = "http://localhost:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		o.origin = "http://localhost:" + strconv.Itoa(server.l.Addr().(*net.TCPAddr).Port)
 	}
 	if _, err := passkey.New(o.origin); err != nil { // before the provider is asked
 		return fmt.Errorf("--origin: %w", err)
@@ -258,9 +262,11 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	}
 	g, err := gateway.New(ctx, gateway.Config{
 		Mode: mode, Approvals: rows, Registry: rows, Audit: log, Keys: keys.keys, Version: results.NewManifest(nil, 0, time.Time{}).Module,
+		ProvenKeys: o.server.agentCertificates,
 		Deployment: api.Deployment{
 			Issuer: issuer, Tools: sc.ToolTable(), Provider: client, Directory: client, Clock: wallClock{}, ApprovalTTL: o.ttl,
 			AdminToken: admin.text, AuditorToken: auditor.text, Origin: o.origin, ProviderCredential: keys.credential, SecretKey: keys.secrets,
+			DispatchURI: server.dispatchURI(),
 		},
 	})
 	if err != nil {
@@ -269,11 +275,17 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if err := announce(ctx, out, g, admin, auditor); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "gateway %s %s, scenario %s, store %s, origin of the approver's page (not served here) %s, on http://%s\n", mode.ID, mode.Name, sc.ID, o.store, o.origin, l.Addr())
+	if server.metricsL != nil {
+		if _, err := fmt.Fprintf(out, "metrics, without access control, on http://%s/metrics\n", server.metricsL.Addr()); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out, "gateway %s %s, scenario %s, store %s, origin of the approver's page (not served here) %s, public address %s, on %s\n",
+		mode.ID, mode.Name, sc.ID, o.store, o.origin, server.public, server.address())
 	if err != nil {
 		return err
 	}
-	return httpapi.Serve(ctx, l, httpapi.NewHandler(g))
+	return server.serve(ctx, g, wallClock{})
 }
 
 // sameTools compares tool tables, in whatever order.

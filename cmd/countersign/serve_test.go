@@ -51,7 +51,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-var address = regexp.MustCompile(`on (http://127\.0\.0\.1:\d+)\n`)
+var address = regexp.MustCompile(`on (https?://127\.0\.0\.1:\d+)\n`)
 
 // start runs a command until it says where it listens.
 func start(t *testing.T, args ...string) server {
@@ -232,6 +232,8 @@ func TestServedGatewayExecutesOnce(t *testing.T) {
 		t.Errorf("a store that has its operators was given others: %s", gate.out)
 	}
 	c = httpapi.NewClient(gate.url, nil)
+	about, err = c.Describe(ctx) // at another port now, which proofs name
+	must(t, err)
 	if out := present(first); out.Status != api.Absorbed {
 		t.Errorf("the spent message after a restart: %+v", out)
 	}

@@ -48,7 +48,7 @@ func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	targets, err := listener(o.listen, false, "a lab's gateway is nobody else's")
+	targets, err := listener(o.server.listen, false, "a lab's gateway is nobody else's")
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,9 @@ func (o *gatewayOptions) labFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.labFile, "lab-token-file", "", "file that holds the token of the control (default: "+labEnv+", else one is made and printed)")
 	cmd.MarkFlagsOneRequired("lab", "scenario")
 	cmd.MarkFlagsOneRequired("lab", "provider")
-	for _, other := range []string{"scenario", "provider", "keys", "audit", "admin-token-file", "auditor-token-file", "origin", "ttl", "insecure-listen"} {
+	for _, other := range []string{"scenario", "provider", "keys", "audit", "admin-token-file", "auditor-token-file", "origin", "ttl",
+		"insecure-listen", "tls-cert", "tls-key", "agent-certificates", "public-url", "rate", "stranger-rate", "trusted-proxy", "metrics-listen", "log-format",
+	} {
 		cmd.MarkFlagsMutuallyExclusive("lab", other)
 	}
 }

@@ -215,3 +215,12 @@ var sentinels = []struct {
 	{api.ErrUnavailable, codeUnavailable, http.StatusServiceUnavailable, true},
 	{api.ErrRateLimited, codeRateLimited, http.StatusTooManyRequests, true},
 }
+
+// Operations lists the operations of [Document], in the order of the table.
+func Operations() []string {
+	out := make([]string, len(routes))
+	for i, r := range routes {
+		out[i] = r.operation
+	}
+	return out
+}
