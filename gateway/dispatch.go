@@ -199,17 +199,18 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
 	}
 	id := s.Evidence.Envelope.Permit
+	u := use{
+		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,
+		Suspension: suspensionID(s.Evidence.Envelope.SuspendedAt),
+	}
 	if g.mode.Has(api.BindSender) {
 		if !g.markProof(s.ProofID, s.Now) {
-			return refusedBy(api.BindSender, "proof_replayed", "the proof was used before"), nil
+			return proofReplayed(), nil
 		}
 		if outcome, ok := g.shareProof(ctx, s); !ok {
 			return outcome, nil
 		}
-	}
-	u := use{
-		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,
-		Suspension: suspensionID(s.Evidence.Envelope.SuspendedAt),
+		u.Proof = proofRow(s)
 	}
 	tracked := g.mode.Bindings.Has(api.BindOnce) || g.mode.Has(api.BindIdem)
 	if tracked {

@@ -34,6 +34,7 @@ type use struct {
 	Audience   string             `json:"audience"`
 	Tool       string             `json:"tool"`
 	Suspension string             `json:"suspension,omitempty"`
+	Proof      string             `json:"proof,omitempty"` // by which it was spent; see proofRow
 	Result     api.ProviderResult `json:"result,omitzero"`
 	row        store.Row
 }
@@ -298,6 +299,8 @@ func (g *Gateway) absorb(ctx context.Context, s *modes.Situation, refusals []api
 	switch {
 	case err != nil, s.Evidence.Envelope.RunWide() && u.Suspension != s.Call: // no use is left
 		return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
+	case u.Proof == proofRow(s): // at another instance, or before a restart
+		return proofReplayed(), nil
 	case u.State == useDone:
 		return api.Outcome{Status: api.Absorbed, Refusals: refusals, Result: u.Result.Body}, nil
 	case u.open():

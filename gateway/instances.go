@@ -20,19 +20,26 @@ const (
 	keyOver    = "over"    // decided, or too late for it
 )
 
+// proofRow names a proof by a digest, because callers choose how long identifiers are.
+func proofRow(s *modes.Situation) string {
+	return canonical.Digest([]byte(joined(s.Caller.ID, s.ProofID)))
+}
+
+func proofReplayed() api.Outcome {
+	return refusedBy(api.BindSender, "proof_replayed", "the proof was used before")
+}
+
 // shareProof makes a proof used for every instance that shares the store. Where an
-// approval is for one call, spending it does that already.
+// approval is for one call, the row of its use does that.
 func (g *Gateway) shareProof(ctx context.Context, s *modes.Situation) (api.Outcome, bool) {
 	if !g.mode.Has(api.BindOnce) || !s.Evidence.Envelope.RunWide() {
 		return api.Outcome{}, true
 	}
-	// A digest, because callers choose how long identifiers are.
-	id := canonical.Digest([]byte(joined(s.Caller.ID, s.ProofID)))
-	switch _, err := create(ctx, g.records.s, kindProof, id, "", struct{}{}); {
+	switch _, err := create(ctx, g.records.s, kindProof, proofRow(s), "", struct{}{}); {
 	case err == nil:
 		return api.Outcome{}, true
 	case errors.Is(err, api.ErrConflict):
-		return refusedBy(api.BindSender, "proof_replayed", "the proof was used before"), false
+		return proofReplayed(), false
 	}
 	return heldBy(api.BindSender, modes.CodeUnavailable, "whether the proof was used cannot be stored now"), false
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,6 +167,25 @@ func TestNoInstanceRemembersMore(t *testing.T) {
 		}
 	}
 
+	// The proof that spent an approval is good at no instance again, not even for its
+	// result, and it does not hold back another.
+	d = w.approved(w.action("pay", 2))
+	used, err := w.proof(d, 2000)
+	must(t, err)
+	for i, want := range []string{"executed", "refused sender/proof_replayed", "refused sender/proof_replayed"} {
+		o, err := g[i%2].Dispatch(ctx, api.Auth{Token: token("agent-a"), Proof: used}, d)
+		must(t, err)
+		if i == 2 { // the instance that was first finds out by itself, and says what else is amiss
+			o.Refusals = slices.DeleteFunc(o.Refusals, func(r api.Refusal) bool { return r.Binding != api.BindSender })
+		}
+		if got := strings.TrimSpace(string(o.Status) + " " + codes(o.Refusals)); got != want {
+			t.Errorf("presentation %d of one proof: %s, want %s", i, got, want)
+		}
+	}
+	if o, err := w.present(g[1], "agent-a", d); err != nil || o.Status != api.Absorbed {
+		t.Errorf("another proof: %+v, %v", o, err)
+	}
+
 	// A proof is good for one call, also where the approval is for several.
 	first := w.runWide("wire", 3)
 	proof, err := w.proof(first, 1000)
@@ -184,6 +204,25 @@ func TestNoInstanceRemembersMore(t *testing.T) {
 	}
 	if o, err = w.present(g[1], "agent-a", second); err != nil || o.Status != api.Executed {
 		t.Errorf("the next call with its own proof: %+v, %v", o, err)
+	}
+}
+
+// A design without once keeps nothing for other instances, proofs included.
+func TestProofsWithoutOnce(t *testing.T) {
+	w, g := gates(t, 2, "M9", func(c *gateway.Config) { c.Mode = c.Mode.Without(api.BindOnce) })
+	first := w.runWide("wire", 3)
+	proof, err := w.proof(first, 1000)
+	must(t, err)
+	second := w.granted(w.action("wire", 1))
+	second.Carried = first.Carried
+	for _, tt := range []struct {
+		g    *gateway.Gateway
+		d    api.Dispatch
+		want api.Status
+	}{{g[0], first, api.Executed}, {g[0], second, api.Refused}, {g[1], second, api.Executed}} {
+		if o, err := tt.g.Dispatch(ctx, api.Auth{Token: token("agent-a"), Proof: proof}, tt.d); err != nil || o.Status != tt.want {
+			t.Errorf("%s: %s [%s], %v, want %s", tt.d.Action.Call, o.Status, codes(o.Refusals), err, tt.want)
+		}
 	}
 }
 
@@ -235,8 +274,10 @@ func TestProvenKeys(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"approver-p", "admin", "auditor"} {
-		if _, err := g[0].Admit(ctx, auth(id)); err != nil {
-			t.Errorf("%s: %v", id, err)
+		for _, proven := range []string{"", key} { // whatever their connections prove
+			if _, err := g[0].Admit(ctx, api.Auth{Token: auth(id).Token, Key: proven}); err != nil {
+				t.Errorf("%s, key %q: %v", id, proven, err)
+			}
 		}
 	}
 }

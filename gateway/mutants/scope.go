@@ -22,6 +22,7 @@ var scope = []struct {
 	{"gateway/review.go", nil},
 	{"gateway/runwide.go", nil},
 	{"gateway/admin.go", nil},
+	{"gateway/instances.go", []string{"Gateway.shareProof"}},
 	{"gateway/gateway.go", []string{
 		"Gateway.authenticate", "Gateway.tool", "Gateway.gated", "Gateway.now", "Gateway.keepTime", "Gateway.situate", "Gateway.read",
 		"Gateway.body", "Gateway.reach", "Gateway.hasSeen", "Gateway.hasSeenProof", "Gateway.markProof",
