@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -413,3 +414,63 @@ func TestReadingChangesNothing(t *testing.T) {
 	}
 	s.must(s.decide("approver", s.waits)) // it still waits
 }
+
+// TestWhoMayDecline: a request is ended by who may approve it, by whom it is made for,
+// and by the agent that made it; by a person without a passkey too.
+func TestWhoMayDecline(t *testing.T) {
+	want := []int{401, 401, 401, 401, 204, 403, 404, 204, 204, 403, 204, 404, 403, 403}
+	for n, caller := range callers {
+		s := newSite(t)
+		before := s.rows.n
+		w := serveOne(s.h, s.request("POST", "/v1/suspensions/"+s.waits+"/decision", api.Decision{Suspension: s.waits, Verdict: api.Decline}, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer "+tokenOf(caller.name))
+			if caller.header != nil {
+				r.Header = caller.header()
+				r.Header.Set("Content-Type", "application/json")
+			}
+		}))
+		if w.Code != want[n] {
+			t.Errorf("%s: %d %s, want %d", caller.name, w.Code, w.Body, want[n])
+		}
+		if changed := s.rows.n != before; changed && want[n] >= 400 {
+			t.Errorf("%s: refused, and the store is written", caller.name)
+		}
+		if got := s.decide("approver", s.waits).Code; (got == http.StatusNoContent) != (want[n] >= 400) {
+			t.Errorf("%s: an approval afterwards: %d", caller.name, got)
+		}
+	}
+}
+
+// TestReadiness: what does not answer is named, and no more is said of it.
+func TestReadiness(t *testing.T) {
+	for _, tt := range []struct {
+		failing []api.Dependency
+		status  int
+		body    string
+	}{
+		{nil, 200, `{"status":"ok"}`},
+		{[]api.Dependency{api.DepStore, api.DepClock}, 503, `{"status":"unavailable","failing":["store","clock"]}`},
+	} {
+		h := handlerOf(t, Config{Target: &dependent{failing: tt.failing}})
+		w := serveOne(h, httptest.NewRequest("GET", "/readyz", nil))
+		if w.Code != tt.status || strings.TrimSpace(w.Body.String()) != tt.body {
+			t.Errorf("failing %v: %d %s, want %d %s", tt.failing, w.Code, w.Body, tt.status, tt.body)
+		}
+		if w := serveOne(h, httptest.NewRequest("GET", "/healthz", nil)); w.Code != 200 {
+			t.Errorf("failing %v: the process does not answer: %d", tt.failing, w.Code)
+		}
+	}
+	// A target that cannot tell is asked what it is.
+	w := serveOne(handlerOf(t, Config{Target: &fake{err: errors.New("pq: password of user gate is wrong")}}), httptest.NewRequest("GET", "/readyz", nil))
+	if w.Code != 503 || strings.TrimSpace(w.Body.String()) != `{"status":"unavailable"}` {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// dependent is a target that knows what it depends on.
+type dependent struct {
+	fake
+	failing []api.Dependency
+}
+
+func (d *dependent) Ready(context.Context) []api.Dependency { return d.failing }

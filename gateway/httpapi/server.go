@@ -527,7 +527,11 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:               maxHeader,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		Protocols:                    new(http.Protocols),
 	}
+	// One request at a time on a connection, so that the connections bound what is in
+	// progress; HTTP/2 has hundreds on each.
+	server.Protocols.SetHTTP1(true)
 	failed := make(chan error, 1)
 	go func() {
 		bounded := netutil.LimitListener(l, maxConnections)
