@@ -43,20 +43,20 @@ type wallClock struct{}
 
 func (wallClock) Now() (time.Time, error) { return time.Now().UTC(), nil }
 
-// listener opens a TCP port. An address that others can reach is refused unless it is
+// listener opens the TCP port that a flag names. An address that others can reach is refused unless it is
 // protected, or the caller insists.
-func listener(address string, insecure bool, why string) (net.Listener, error) {
+func listener(flag, address string, insecure bool, why string) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("--listen %q: want HOST:PORT, such as 127.0.0.1:8800: %w", address, err)
+		return nil, fmt.Errorf("--%s %q: want HOST:PORT, such as 127.0.0.1:8800: %w", flag, address, err)
 	}
 	if !addr.IP.IsLoopback() && !insecure {
-		return nil, hint(fmt.Errorf("--listen %q: %s, so only a loopback address is served", address, why),
+		return nil, hint(fmt.Errorf("--%s %q: %s, so only a loopback address is served", flag, address, why),
 			"use 127.0.0.1, or say --insecure-listen if the network is yours alone")
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {
-		return nil, hint(fmt.Errorf("listening: %w", err), "choose another port with --listen; port 0 takes a free one")
+		return nil, hint(fmt.Errorf("listening: %w", err), "choose another port with --%s; port 0 takes a free one", flag)
 	}
 	return l, nil
 }
@@ -83,7 +83,7 @@ memory and ends with the process.`,
 			if err != nil {
 				return err
 			}
-			l, err := listener(listen, insecure, "the ledger and the faults have no access control")
+			l, err := listener("listen", listen, insecure, "the ledger and the faults have no access control")
 			if err != nil {
 				return err
 			}
@@ -151,7 +151,9 @@ counted at --metrics-listen. docs/server.md goes through a first approval.
 
 The operators' tokens are read from files or from the environment
 (` + adminEnv + `, ` + auditorEnv + `). Where neither is given, they
-are made and printed once; the store keeps their digests only.
+are made and printed once; the store keeps their digests only. With the first the
+administrator enrols agents and people (POST /v1/admin/events), with the second the
+auditor reads the decision log (GET /v1/audit).
 
 With --lab the gateway is there to be attacked by countersign run --target: the lab
 deploys it, holds the provider and the clock, and makes it fail and crash. Whoever

@@ -93,6 +93,7 @@ func (s server) token(who string) string {
 type worker struct {
 	auth   api.Auth
 	jwk    []byte
+	key    *ecdsa.PrivateKey
 	signer jose.Signer
 }
 
@@ -105,7 +106,7 @@ func newWorker(t *testing.T, token string) worker {
 	must(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
 	must(t, err)
-	return worker{api.Auth{Token: token}, jwk, signer}
+	return worker{api.Auth{Token: token}, jwk, key, signer}
 }
 
 // prove makes a DPoP proof (RFC 9449, section 4.2).
@@ -408,7 +409,7 @@ func TestListenerIsLoopback(t *testing.T) {
 		"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true,
 		":0": false, "0.0.0.0:0": false, "[::]:0": false, "192.0.2.1:0": false, "127.0.0.1": false, "nonsense": false,
 	} {
-		l, err := listener(address, false, "no TLS")
+		l, err := listener("listen", address, false, "no TLS")
 		if err == nil {
 			l.Close()
 		} else if ok && address == "[::1]:0" && !strings.Contains(err.Error(), "loopback") {

@@ -67,8 +67,9 @@ type gateServer struct {
 }
 
 // open checks the flags and opens the ports. Close the server when it is not served.
-func (o serverOptions) open(stderr io.Writer) (s *gateServer, err error) {
-	s = &gateServer{serverOptions: o, certificate: &atomic.Pointer[tls.Certificate]{}}
+func (o serverOptions) open(stderr io.Writer) (*gateServer, error) {
+	s := &gateServer{serverOptions: o, certificate: &atomic.Pointer[tls.Certificate]{}}
+	var err error
 	if s.log, err = newLog(o.logFormat, stderr); err != nil {
 		return nil, err
 	}
@@ -103,21 +104,15 @@ func (o serverOptions) open(stderr io.Writer) (s *gateServer, err error) {
 			s.tls.ClientAuth = tls.RequestClientCert
 		}
 	}
-	if s.l, err = listener(o.listen, o.insecure || s.tls != nil, "without TLS tokens would travel in the clear"); err != nil {
+	if s.l, err = listener("listen", o.listen, o.insecure || s.tls != nil, "without TLS tokens would travel in the clear"); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.public, err = s.publicAddress(); err != nil {
-		return nil, err
+	if s.public, err = s.publicAddress(); err == nil && o.metricsListen != "" {
+		s.metricsL, err = listener("metrics-listen", o.metricsListen, o.insecure, "metrics have no access control")
 	}
-	if o.metricsListen != "" {
-		if s.metricsL, err = listener(o.metricsListen, o.insecure, "metrics have no access control"); err != nil {
-			return nil, fmt.Errorf("for the metrics: %w", err)
-		}
+	if err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }

@@ -48,14 +48,14 @@ func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	targets, err := listener(o.server.listen, false, "a lab's gateway is nobody else's")
+	targets, err := listener("listen", o.server.listen, false, "a lab's gateway is nobody else's")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = targets.Close() }() // closed by then, unless something failed
-	control, err := listener(o.lab, false, "whoever reaches the control can do anything to the gateway")
+	control, err := listener("lab", o.lab, false, "whoever reaches the control can do anything to the gateway")
 	if err != nil {
-		return fmt.Errorf("--lab: %w", err)
+		return err
 	}
 	defer func() { _ = control.Close() }()
 	s := wire.NewServer(about, secret.text, "http://"+targets.Addr().String(), func(id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
