@@ -146,13 +146,17 @@ func wanted(e *pflag.InvalidValueError) string {
 	return fmt.Sprintf("a %s: %v", e.GetFlag().Value.Type(), e.Unwrap())
 }
 
-// The annotation in which cobra keeps groups of flags of which one at most may be set.
-const exclusiveAnnotation = "cobra_annotation_mutually_exclusive"
+// The annotations in which cobra keeps groups of flags of which one at most may be set,
+// and of which one has to be.
+const (
+	exclusiveAnnotation   = "cobra_annotation_mutually_exclusive"
+	oneRequiredAnnotation = "cobra_annotation_one_required"
+)
 
 // flagsTogether reports flags that are missing and flags that exclude one another.
 func flagsTogether(cmd *cobra.Command) error {
 	var missing []string
-	groups := map[string][]string{}
+	groups, wanted := map[string][]string{}, map[string]bool{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if slices.Contains(f.Annotations[cobra.BashCompOneRequiredFlag], "true") && !f.Changed {
 			missing = append(missing, "--"+f.Name)
@@ -162,7 +166,15 @@ func flagsTogether(cmd *cobra.Command) error {
 				groups[group] = append(groups[group], "--"+f.Name)
 			}
 		}
+		for _, group := range f.Annotations[oneRequiredAnnotation] {
+			wanted[group] = wanted[group] || f.Changed
+		}
 	})
+	for _, group := range slices.Sorted(maps.Keys(wanted)) {
+		if !wanted[group] {
+			missing = append(missing, "--"+strings.ReplaceAll(group, " ", " or --"))
+		}
+	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%s wants %s", cmd.CommandPath(), strings.Join(missing, " and "))
 	}
