@@ -1,11 +1,8 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/url"
@@ -49,7 +46,7 @@ var schema = []string{
 
 // SQLite is a Store in one file that several processes on one machine may open
 // at the same time. What it answers is on the disk: every change is synchronised
-// before the call returns.
+// before the call returns. Changes that come together are synchronised together.
 //
 // A damaged file must not make something spent good again. So opening holds every
 // index against its table and every row against its checksum, and a row is held
@@ -57,8 +54,11 @@ var schema = []string{
 // write-ahead log that a crash left behind, whose end SQLite then takes for
 // unfinished, and what a program that writes the file itself does.
 type SQLite struct {
-	write *sql.DB // one connection: writers of a process queue here, not in SQLite
-	read  *sql.DB
+	write  *sql.DB // one connection: writers of a process queue here, not in SQLite
+	read   *sql.DB
+	insert *sql.Stmt // on write
+	update *sql.Stmt // on write
+	group  *group[change]
 }
 
 var _ Store = (*SQLite)(nil)
@@ -93,6 +93,13 @@ func OpenSQLite(path string) (*SQLite, error) {
 	if err := s.prepare(path); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	var err1, err2 error
+	s.insert, err1 = s.write.Prepare(`INSERT INTO rows (kind, id, key, rev, body, sum) VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING`)
+	s.update, err2 = s.write.Prepare(`UPDATE rows SET key = ?, rev = ?, body = ?, sum = ? WHERE kind = ? AND id = ? AND rev = ?`)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", path, err), s.Close())
+	}
+	s.group = newGroup(s.commit)
 	return s, nil
 }
 
@@ -190,27 +197,6 @@ func (s *SQLite) checkSums(ctx context.Context) error {
 	return rows.Err()
 }
 
-// errSum is no answer: nothing may be concluded from a row that has changed by
-// itself.
-var errSum = errors.New("the row is damaged: its checksum differs")
-
-// rowSum is the checksum of a row, or of a counter as a row without a kind.
-func rowSum(r Row) []byte {
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(r.Kind), []byte(r.ID), []byte(r.Key), binary.BigEndian.AppendUint64(nil, uint64(r.Rev)), r.Body} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
-	return h.Sum(nil)
-}
-
-func checkSum(r Row, sum []byte) error {
-	if !bytes.Equal(sum, rowSum(r)) {
-		return errSum
-	}
-	return nil
-}
-
 // walMode lets readers and the writer work side by side. Two processes that
 // switch a new file at the same moment can block each other, which SQLite
 // reports at once instead of waiting; so try again.
@@ -250,6 +236,7 @@ func code(err error) int {
 
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 func texts(ctx context.Context, q querier, query string) ([]string, error) {
@@ -270,10 +257,56 @@ func texts(ctx context.Context, q querier, query string) ([]string, error) {
 }
 
 func (s *SQLite) ready() error {
-	if s.write == nil || s.read == nil {
+	if s.group == nil {
 		return errClosed
 	}
 	return nil
+}
+
+// A change is made in a transaction, among those of other callers. It returns an
+// answer of the store or nothing; any other error fails the transaction, and what
+// else was in it is then tried again without it.
+type change func(ctx context.Context, tx *sql.Tx) error
+
+// commit writes a group of changes in one transaction. No caller is told anything
+// before it is on the disk, and a commit that fails has failed for all of them.
+func (s *SQLite) commit(jobs []*job[change]) {
+	culprit, err := s.transact(jobs)
+	if culprit != nil && len(jobs) > 1 {
+		// A statement that fails is its caller's affair. Nothing was written yet, so
+		// each gets a transaction of its own.
+		for _, j := range jobs {
+			if _, err := s.transact([]*job[change]{j}); err != nil {
+				j.err = err
+			}
+		}
+		return
+	}
+	if err != nil {
+		for _, j := range jobs {
+			j.err = err
+		}
+	}
+}
+
+// transact sets the answers of changes, which hold if it returns no error: an
+// error says that none was written. It names the change whose statement failed.
+func (s *SQLite) transact(jobs []*job[change]) (culprit *job[change], err error) {
+	ctx := context.Background() // a caller that gives up does not take the others along
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() // no effect after Commit
+	for _, j := range jobs {
+		if j.err = j.ctx.Err(); j.err != nil {
+			continue
+		}
+		if j.err = j.change(ctx, tx); j.err != nil && !isAnswer(j.err) {
+			return j, j.err
+		}
+	}
+	return nil, tx.Commit()
 }
 
 // Create implements [Store]. The insertion is the compare-and-set: one statement
@@ -284,11 +317,13 @@ func (s *SQLite) Create(ctx context.Context, r Row) (Row, error) {
 	}
 	r = copyOf(r)
 	r.Rev = 1
-	n, err := s.change(ctx, `INSERT INTO rows (kind, id, key, rev, body, sum) VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING`,
-		r.Kind, r.ID, r.Key, notNull(r.Body), rowSum(r))
-	if err == nil && n == 0 {
-		err = ErrExists
-	}
+	err := s.group.submit(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		n, err := affected(tx.StmtContext(ctx, s.insert).ExecContext(ctx, r.Kind, r.ID, r.Key, notNull(r.Body), rowSum(r)))
+		if err == nil && n == 0 {
+			err = ErrExists
+		}
+		return err
+	})
 	if err != nil {
 		return Row{}, fail("creating", r.Kind, r.ID, err)
 	}
@@ -303,14 +338,15 @@ func (s *SQLite) Update(ctx context.Context, r Row) (Row, error) {
 	r = copyOf(r)
 	was := r.Rev
 	r.Rev++
-	n, err := s.change(ctx, `UPDATE rows SET key = ?, rev = ?, body = ?, sum = ? WHERE kind = ? AND id = ? AND rev = ?`,
-		r.Key, r.Rev, notNull(r.Body), rowSum(r), r.Kind, r.ID, was)
-	if err == nil && n == 0 {
-		// Rows are never deleted, so this look-up cannot tell the wrong story.
-		if _, err = s.Get(ctx, r.Kind, r.ID); err == nil {
-			err = ErrStale
+	err := s.group.submit(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		n, err := affected(tx.StmtContext(ctx, s.update).ExecContext(ctx, r.Key, r.Rev, notNull(r.Body), rowSum(r), r.Kind, r.ID, was))
+		if err == nil && n == 0 {
+			if _, err = read(ctx, tx, r.Kind, r.ID); err == nil {
+				err = ErrStale
+			}
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return Row{}, fail("updating", r.Kind, r.ID, err)
 	}
@@ -322,19 +358,24 @@ func (s *SQLite) Get(ctx context.Context, kind, id string) (Row, error) {
 	if err := s.ready(); err != nil {
 		return Row{}, fail("reading", kind, id, err)
 	}
-	r := Row{Kind: kind, ID: id}
-	var sum []byte
-	err := s.read.QueryRowContext(ctx, `SELECT key, rev, body, sum FROM rows WHERE kind = ? AND id = ?`, kind, id).Scan(&r.Key, &r.Rev, &r.Body, &sum)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		err = ErrNotFound
-	case err == nil:
-		err = checkSum(r, sum)
-	}
+	r, err := read(ctx, s.read, kind, id)
 	if err != nil {
 		return Row{}, fail("reading", kind, id, err)
 	}
 	return r, nil
+}
+
+func read(ctx context.Context, q querier, kind, id string) (Row, error) {
+	r := Row{Kind: kind, ID: id}
+	var sum []byte
+	err := q.QueryRowContext(ctx, `SELECT key, rev, body, sum FROM rows WHERE kind = ? AND id = ?`, kind, id).Scan(&r.Key, &r.Rev, &r.Body, &sum)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Row{}, ErrNotFound
+	}
+	if err == nil {
+		err = checkSum(r, sum)
+	}
+	return r, err
 }
 
 // Find implements [Store].
@@ -367,24 +408,21 @@ func (s *SQLite) Find(ctx context.Context, kind, key string) ([]Row, error) {
 
 // Next implements [Store].
 func (s *SQLite) Next(ctx context.Context, counter string) (int64, error) {
-	n, err := s.next(ctx, counter)
-	if err != nil {
+	if err := s.ready(); err != nil {
+		return 0, fail("counting", "counter", counter, err)
+	}
+	var n int64
+	err := s.group.submit(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		n, err = count(ctx, tx, counter)
+		return err
+	})
+	if err != nil { // and n may still be written to
 		return 0, fail("counting", "counter", counter, err)
 	}
 	return n, nil
 }
 
-func (s *SQLite) next(ctx context.Context, counter string) (n int64, err error) {
-	if err := s.ready(); err != nil {
-		return 0, err
-	}
-	// In a transaction, because the number is returned before the statement has
-	// committed, and a commit can fail.
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer tx.Rollback() // no effect after Commit
+func count(ctx context.Context, tx *sql.Tx, counter string) (n int64, err error) {
 	var sum []byte
 	err = tx.QueryRowContext(ctx, `SELECT value, sum FROM counters WHERE name = ?`, counter).Scan(&n, &sum)
 	switch {
@@ -399,32 +437,34 @@ func (s *SQLite) next(ctx context.Context, counter string) (n int64, err error) 
 	n++
 	_, err = tx.ExecContext(ctx, `INSERT INTO counters (name, value, sum) VALUES (?, ?, ?)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value, sum = excluded.sum`, counter, n, rowSum(Row{ID: counter, Rev: n}))
-	if err != nil {
-		return 0, err
-	}
-	return n, tx.Commit()
+	return n, err
 }
 
-// Close implements [Store].
+// Close implements [Store]. Calls in progress finish first.
 func (s *SQLite) Close() error {
-	if err := s.ready(); err != nil {
-		return nil
+	if s.group != nil {
+		s.group.close()
 	}
-	if err := errors.Join(s.read.Close(), s.write.Close()); err != nil {
+	var errs []error
+	for _, db := range []*sql.DB{s.read, s.write} { // the statements go with them
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing the store: %w", err)
 	}
 	return nil
 }
 
-func (s *SQLite) change(ctx context.Context, statement string, args ...any) (rows int64, err error) {
-	result, err := s.write.ExecContext(ctx, statement, args...)
+func affected(result sql.Result, err error) (rows int64, _ error) {
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
 }
 
-// notNull is the body as SQLite wants it: a nil slice would be NULL.
+// notNull is the body as SQL wants it: a nil slice would be NULL.
 func notNull(body []byte) []byte {
 	if body == nil {
 		return []byte{}

@@ -62,6 +62,11 @@ var (
 	ErrNotFound = errors.New("row not found")
 )
 
+// isAnswer tells an answer of a store from an error of one that is unavailable.
+func isAnswer(err error) bool {
+	return errors.Is(err, ErrExists) || errors.Is(err, ErrStale) || errors.Is(err, ErrNotFound)
+}
+
 var errClosed = errors.New("the store is closed")
 
 func checkNames(kind, id string) error {
