@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"gateway/viewing":         {"gateway/api"},
 	"gateway/store":           {},
 	"gateway/store/storetest": {"gateway/store"},
+	"gateway/store/pgtest":    {},
 	"audit":                   {"gateway/api"},
 	"modes/passkey":           {"gateway/api"},
 	"modes":                   {"gateway/api", "gateway/canonical", "modes/passkey"},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
 	"errors"
@@ -16,11 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"pgregory.net/rapid"
 
 	"countersign/gateway/store"
+	"countersign/gateway/store/pgtest"
 	"countersign/gateway/store/storetest"
 )
 
@@ -35,12 +39,29 @@ func openSQLite(t testing.TB, path string) *store.SQLite {
 }
 
 func TestConformance(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) store.Store{
-		"memory":           func(*testing.T) store.Store { return store.NewMemory() },
-		"sqlite":           func(t *testing.T) store.Store { return openSQLite(t, filepath.Join(t.TempDir(), "store.db")) },
-		"part of a memory": func(t *testing.T) store.Store { return within(t, store.NewMemory(), "part") },
+	var database string
+	for name, open := range map[string]func(t *testing.T) (s, other store.Store){
+		"memory": func(*testing.T) (s, other store.Store) {
+			m := store.NewMemory()
+			return m, m
+		},
+		"sqlite": func(t *testing.T) (s, other store.Store) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			return openSQLite(t, path), openSQLite(t, path)
+		},
+		"part of a memory": func(t *testing.T) (s, other store.Store) {
+			m := store.NewMemory()
+			return within(t, m, "part"), within(t, m, "part")
+		},
+		"postgres": func(t *testing.T) (s, other store.Store) {
+			pgtest.Do(t, database, "DROP SCHEMA IF EXISTS countersign CASCADE") // faster than another database
+			return openPostgres(t, database), openPostgres(t, database)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "postgres" {
+				database = pgtest.Database(t)
+			}
 			if ran := storetest.Run(t, open); ran != storetest.Count {
 				t.Errorf("%d cases ran, want %d", ran, storetest.Count)
 			}
@@ -98,7 +119,7 @@ func TestWithin(t *testing.T) {
 }
 
 func TestZeroValueRefuses(t *testing.T) {
-	for _, s := range []store.Store{new(store.Memory), new(store.SQLite)} {
+	for _, s := range []store.Store{new(store.Memory), new(store.SQLite), new(store.Postgres)} {
 		if _, err := s.Create(t.Context(), store.Row{Kind: "k", ID: "i"}); err == nil {
 			t.Errorf("%T: Create on the zero value succeeded", s)
 		}
@@ -111,18 +132,27 @@ func TestZeroValueRefuses(t *testing.T) {
 	}
 }
 
-// Both stores answer any history of calls alike.
+// All stores answer any history of calls alike: memory and SQLite here, PostgreSQL
+// in TestPostgresAgrees.
 func TestStoresAgree(t *testing.T) {
 	dir := t.TempDir()
 	runs := 0
-	rapid.Check(t, func(t *rapid.T) {
+	agree(t, func(t *rapid.T) store.Store {
 		runs++
-		file, err := store.OpenSQLite(filepath.Join(dir, fmt.Sprint(runs, " ?#%.db"))) // a name that needs escaping
+		s, err := store.OpenSQLite(filepath.Join(dir, fmt.Sprint(runs, " ?#%.db"))) // a name that needs escaping
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer file.Close()
-		stores := []store.Store{store.NewMemory(), file}
+		return s
+	})
+}
+
+// agree compares new stores from open with stores in memory.
+func agree(t *testing.T, open func(t *rapid.T) store.Store) {
+	rapid.Check(t, func(t *rapid.T) {
+		durable := open(t)
+		defer durable.Close()
+		stores := []store.Store{store.NewMemory(), durable}
 		name := rapid.SampledFrom([]string{"a", "b", "a\x00", "\xff", "é"})
 		for range rapid.IntRange(1, 12).Draw(t, "calls") {
 			call := rapid.SampledFrom([]string{"create", "update", "get", "find", "next"}).Draw(t, "call")
@@ -154,7 +184,7 @@ func TestStoresAgree(t *testing.T) {
 				answers[i] = answer(rows, n, err)
 			}
 			if answers[0] != answers[1] {
-				t.Fatalf("%s %+v:\nmemory %s\nsqlite %s", call, r, answers[0], answers[1])
+				t.Fatalf("%s %+v:\nmemory %s\n%T %s", call, r, answers[0], durable, answers[1])
 			}
 		}
 	})
@@ -324,7 +354,7 @@ func TestSQLiteRefuses(t *testing.T) {
 const (
 	processes = 4
 	permits   = 1000
-	pathEnv   = "COUNTERSIGN_STORE_WORKER" // "process:file to work on", in a worker process
+	pathEnv   = "COUNTERSIGN_STORE_WORKER" // "process:file or address to work on", in a worker process
 )
 
 func TestMain(m *testing.M) {
@@ -338,6 +368,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// open opens the store in a file, or at an address.
+func open(path string) (store.Store, error) {
+	if strings.HasPrefix(path, "postgres:") {
+		return store.OpenPostgres(context.Background(), path)
+	}
+	return store.OpenSQLite(path)
+}
+
 // worker opens the store at the first line on its input, spends one permit at the
 // second, and at the third one every permit it can. It prints what it spent, with a
 // number for some.
@@ -346,7 +384,7 @@ func worker(process, path string) error {
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
 	}
-	s, err := store.OpenSQLite(path)
+	s, err := open(path)
 	if err != nil {
 		return err
 	}
@@ -391,9 +429,11 @@ func worker(process, path string) error {
 	return errors.Join(out.Flush(), s.Close())
 }
 
-// Several processes on one new file: each permit is spent by exactly one.
-func TestSQLiteProcesses(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store.db")
+// Several processes on one new store: each permit is spent by exactly one.
+func TestSQLiteProcesses(t *testing.T)   { spendInProcesses(t, filepath.Join(t.TempDir(), "store.db")) }
+func TestPostgresProcesses(t *testing.T) { spendInProcesses(t, pgtest.Database(t)) }
+
+func spendInProcesses(t *testing.T, path string) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -422,7 +462,7 @@ func TestSQLiteProcesses(t *testing.T) {
 			}
 		}
 	}
-	tell() // they create the file at the same moment …
+	tell() // they create the store at the same moment …
 	for i, p := range all {
 		if line, err := p.out.ReadString('\n'); err != nil || line != "open\n" {
 			t.Fatalf("process %d did not open the store: %q, %v", i, line, err)
@@ -461,35 +501,82 @@ func TestSQLiteProcesses(t *testing.T) {
 	}
 }
 
-func BenchmarkCreate(b *testing.B) {
+// BenchmarkStore creates rows from so many goroutines at once, beside a loop that
+// inserts the same rows into the same table with the same durability and with
+// nothing around it, on as many connections as the store has.
+func BenchmarkStore(b *testing.B) {
 	body := make([]byte, 512)
-	run := func(b *testing.B, s store.Store) {
-		for i := 0; b.Loop(); i++ {
-			if _, err := s.Create(b.Context(), store.Row{Kind: "spent", ID: fmt.Sprint(i), Key: "k", Body: body}); err != nil {
+	for _, callers := range []int{1, 8, 64} {
+		for _, s := range []struct {
+			name string
+			open func(b *testing.B) store.Store
+		}{
+			{"memory", func(*testing.B) store.Store { return store.NewMemory() }},
+			{"sqlite", func(b *testing.B) store.Store { return openSQLite(b, filepath.Join(b.TempDir(), "store.db")) }},
+			{"postgres", func(b *testing.B) store.Store { return openPostgres(b, pgtest.Database(b)) }},
+		} {
+			b.Run(fmt.Sprintf("%s/callers=%d", s.name, callers), func(b *testing.B) {
+				s := s.open(b)
+				rate(b, callers, func(i int) error {
+					_, err := s.Create(b.Context(), store.Row{Kind: "spent", ID: fmt.Sprint(i), Key: "k", Body: body})
+					return err
+				})
+			})
+		}
+		b.Run(fmt.Sprintf("sqlite-bare/callers=%d", callers), func(b *testing.B) {
+			path := filepath.Join(b.TempDir(), "store.db")
+			openSQLite(b, path).Close()
+			db, err := sql.Open("sqlite", path+"?_pragma=synchronous(FULL)&_pragma=journal_mode(WAL)")
+			if err != nil {
 				b.Fatal(err)
 			}
-		}
+			defer db.Close()
+			db.SetMaxOpenConns(1)
+			insert, err := db.Prepare("INSERT INTO rows (kind, id, key, rev, body, sum) VALUES ('spent', ?, 'k', 1, ?, zeroblob(32))")
+			if err != nil {
+				b.Fatal(err)
+			}
+			rate(b, callers, func(i int) error {
+				_, err := insert.Exec(fmt.Sprint(i), body)
+				return err
+			})
+		})
+		b.Run(fmt.Sprintf("postgres-bare/callers=%d", callers), func(b *testing.B) {
+			address := pgtest.Database(b)
+			openPostgres(b, address).Close()
+			pool, err := pgxpool.New(b.Context(), with(b, address, "pool_max_conns", "16"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer pool.Close()
+			rate(b, callers, func(i int) error {
+				name := sha256.Sum256(fmt.Append(nil, i))
+				_, err := pool.Exec(b.Context(), `INSERT INTO countersign.rows (name, place, kind, id, key, rev, body, sum)
+					VALUES ($1, $1, 'spent', $1, 'k', 1, $2, $1)`, name[:], body)
+				return err
+			})
+		})
 	}
-	b.Run("memory", func(b *testing.B) { run(b, store.NewMemory()) })
-	b.Run("sqlite", func(b *testing.B) { run(b, openSQLite(b, filepath.Join(b.TempDir(), "store.db"))) })
-	// The same durability and the same row without the store around it.
-	b.Run("bare", func(b *testing.B) {
-		path := filepath.Join(b.TempDir(), "store.db")
-		openSQLite(b, path).Close()
-		db, err := sql.Open("sqlite", path+"?_pragma=synchronous(FULL)&_pragma=journal_mode(WAL)")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer db.Close()
-		db.SetMaxOpenConns(1)
-		insert, err := db.Prepare("INSERT INTO rows (kind, id, key, rev, body, sum) VALUES ('spent', ?, 'k', 1, ?, zeroblob(32))")
-		if err != nil {
-			b.Fatal(err)
-		}
-		for i := 0; b.Loop(); i++ {
-			if _, err := insert.Exec(fmt.Sprint(i), body); err != nil {
-				b.Fatal(err)
+}
+
+// rate calls f from so many goroutines and reports how often it returned.
+func rate(b *testing.B, callers int, f func(i int) error) {
+	if err := f(0); err != nil { // connects, and prepares its statement
+		b.Fatal(err)
+	}
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range callers {
+		wg.Go(func() {
+			for i := n.Add(1); i <= int64(b.N); i = n.Add(1) {
+				if err := f(int(i)); err != nil {
+					b.Error(err)
+					return
+				}
 			}
-		}
-	})
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 }

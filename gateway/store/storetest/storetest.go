@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"countersign/gateway/store"
 )
@@ -18,21 +19,23 @@ import (
 type Case struct {
 	Name        string
 	Explanation string // why a gateway needs it
-	run         func(ctx context.Context, s store.Store) error
+	run         func(ctx context.Context, s, other store.Store) error
 }
 
 // Count is the number of cases. Run fails if it ran fewer.
-const Count = 16
+const Count = 21
 
-// Run runs every case, each against a fresh store from open. It returns how many
-// ran to their end, passed or not.
-func Run(t *testing.T, open func(t *testing.T) store.Store) (ran int) {
+// Run runs every case, each against a fresh store. open opens it twice, as two
+// processes would; a store that one process has to itself is returned twice. Run
+// returns how many cases ran to their end, passed or not.
+func Run(t *testing.T, open func(t *testing.T) (s, other store.Store)) (ran int) {
 	t.Helper()
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			s := open(t)
+			s, other := open(t)
+			defer other.Close()
 			defer s.Close()
-			if err := c.run(t.Context(), s); err != nil {
+			if err := c.run(t.Context(), s, other); err != nil {
 				t.Errorf("%v\nrequired because: %s", err, c.Explanation)
 			}
 			ran++
@@ -47,23 +50,33 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) (ran int) {
 // Cases returns the cases in a fixed order.
 func Cases() []Case {
 	return []Case{
-		{"create and get", "what was approved is read back as it was stored", createAndGet},
-		{"create twice", "an approval is spent by creating a row: the second attempt must fail, and must change nothing", createTwice},
-		{"same id, other kind", "a suspension and a permit may share an id and are not the same row", otherKind},
-		{"create without a name", "a row that nothing can find again was not stored", createWithoutName},
-		{"any bytes", "identifiers come from other systems and may hold any character; equal ones only are equal", anyBytes},
-		{"update", "an update is seen by everyone, with the next revision", update},
-		{"stale update", "two gateways that read the same state must not both change it", staleUpdate},
-		{"update of nothing", "an update never creates, or a spent permit could appear from nowhere", updateOfNothing},
-		{"bodies are copied", "a caller that reuses its buffer must not change what was approved", bodiesAreCopied},
-		{"find newest first", "the newest suspension of a call is the one that counts", findNewestFirst},
-		{"find follows the key", "a row is found under the key it has now, at its place in creation order", findFollowsKey},
-		{"next", "suspended-at is unique and strictly increasing", next},
-		{"cancelled", "a call given up changes nothing and is no answer", cancelled},
-		{"closed", "a store that is gone is unavailable: it answers neither yes nor no", closed},
+		{"create and get", "what was approved is read back as it was stored", alone(createAndGet)},
+		{"create twice", "an approval is spent by creating a row: the second attempt must fail, and must change nothing", alone(createTwice)},
+		{"same id, other kind", "a suspension and a permit may share an id and are not the same row", alone(otherKind)},
+		{"create without a name", "a row that nothing can find again was not stored", alone(createWithoutName)},
+		{"any bytes", "identifiers come from other systems and may hold any character; equal ones only are equal", alone(anyBytes)},
+		{"long names", "agents choose the names of their runs, and a name that is too long for an index must not stop the gate", alone(longNames)},
+		{"update", "an update is seen by everyone, with the next revision", alone(update)},
+		{"stale update", "two gateways that read the same state must not both change it", alone(staleUpdate)},
+		{"update of nothing", "an update never creates, or a spent permit could appear from nowhere", alone(updateOfNothing)},
+		{"bodies are copied", "a caller that reuses its buffer must not change what was approved", alone(bodiesAreCopied)},
+		{"find newest first", "the newest suspension of a call is the one that counts", alone(findNewestFirst)},
+		{"find follows the key", "a row is found under the key it has now, at its place in creation order", alone(findFollowsKey)},
+		{"next", "suspended-at is unique and strictly increasing", alone(next)},
+		{"cancelled", "a call given up changes nothing and is no answer", alone(cancelled)},
+		{"closed", "a store that is gone is unavailable: it answers neither yes nor no", alone(closed)},
+		{"seen by the other", "what one gateway has spent is spent for every other one, at once", seenByTheOther},
+		{"order over both", "the newest suspension is the newest of all gateways", orderOverBoth},
+		{"answers in company", "changes may be written together, and each caller is told about its own", answersInCompany},
+		{"given up", "whoever gave up does not know; a yes that was given holds, and a no was true", givenUp},
 		{"race to create", "of all workers that present a permit exactly one may go on", raceToCreate},
 		{"race to update and count", "no update and no number is lost or given twice", raceToUpdate},
 	}
+}
+
+// alone is a case that needs one handle.
+func alone(run func(ctx context.Context, s store.Store) error) func(ctx context.Context, s, other store.Store) error {
+	return func(ctx context.Context, s, _ store.Store) error { return run(ctx, s) }
 }
 
 func row(kind, id, key, body string) store.Row {
@@ -180,6 +193,38 @@ func anyBytes(ctx context.Context, s store.Store) error {
 		found, err := s.Find(ctx, "permit", id)
 		if err != nil || len(found) != 1 || found[0].ID != id {
 			return fmt.Errorf("found %+v, %v under %q, want one row", found, err, id)
+		}
+	}
+	return nil
+}
+
+func longNames(ctx context.Context, s store.Store) error {
+	// Without a pattern that compression could make short.
+	text := make([]byte, 20000)
+	for i := range text {
+		text[i] = byte((i*i*31 + i*7 + i>>3) * 2654435761 >> 11)
+	}
+	for _, last := range []string{"a", "b"} {
+		name := string(text) + last
+		r, err := s.Create(ctx, row(name, name, name, last))
+		if err := want(r, err, name, name, name, 1, last); err != nil {
+			return fmt.Errorf("creating: %.200w", err)
+		}
+		if _, err := s.Create(ctx, r); !errors.Is(err, store.ErrExists) {
+			return fmt.Errorf("creating again: %.200w", err)
+		}
+		if _, err := s.Update(ctx, r); err != nil {
+			return fmt.Errorf("updating: %.200w", err)
+		}
+		if n, err := s.Next(ctx, name); err != nil || n != 1 {
+			return fmt.Errorf("the first number is %d, %.200w", n, err)
+		}
+	}
+	for _, last := range []string{"a", "b"} {
+		name := string(text) + last
+		found, err := s.Find(ctx, name, name)
+		if err != nil || len(found) != 1 || string(found[0].Body) != last {
+			return fmt.Errorf("found %d rows, %.200v, want one", len(found), err)
 		}
 	}
 	return nil
@@ -409,17 +454,160 @@ func closed(ctx context.Context, s store.Store) error {
 	return s.Close()
 }
 
+func seenByTheOther(ctx context.Context, s, other store.Store) error {
+	for i := range int64(20) {
+		id := fmt.Sprint(i)
+		r, err := s.Create(ctx, row("permit", id, "a", "1"))
+		if err != nil {
+			return err
+		}
+		got, err := other.Get(ctx, "permit", id)
+		if err := want(got, err, "permit", id, "a", 1, "1"); err != nil {
+			return err
+		}
+		_, err = other.Create(ctx, r)
+		if err := wantErr("creating what the other created", err, store.ErrExists); err != nil {
+			return err
+		}
+		if _, err := other.Update(ctx, r); err != nil {
+			return err
+		}
+		_, err = s.Update(ctx, r)
+		if err := wantErr("updating what the other updated", err, store.ErrStale); err != nil {
+			return err
+		}
+		for j, h := range []store.Store{s, other} {
+			if n, err := h.Next(ctx, "n"); err != nil || n != 2*i+int64(j)+1 {
+				return fmt.Errorf("the number %d, %v, want %d", n, err, 2*i+int64(j)+1)
+			}
+		}
+		s, other = other, s
+	}
+	return nil
+}
+
+func orderOverBoth(ctx context.Context, s, other store.Store) error {
+	var all []string
+	for i := range 12 {
+		id := fmt.Sprint((i * 5) % 12)
+		if _, err := s.Create(ctx, row("suspension", id, "run1", id)); err != nil {
+			return err
+		}
+		all = append([]string{id}, all...)
+		s, other = other, s
+	}
+	return errors.Join(wantIDs(ctx, s, "suspension", "run1", all...), wantIDs(ctx, other, "suspension", "run1", all...))
+}
+
+// answersInCompany makes many calls at once that succeed, fail and are given up.
+func answersInCompany(ctx context.Context, s, _ store.Store) error {
+	const rounds, each = 10, 60
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	for round := range rounds {
+		old := fmt.Sprint("old ", round)
+		if _, err := s.Create(ctx, row("permit", old, "", "old")); err != nil {
+			return err
+		}
+		err := concurrently(each, func(i int) error {
+			id := fmt.Sprint(round, " ", i)
+			switch i % 6 {
+			case 0:
+				_, err := s.Create(ctx, row("permit", old, "", "new"))
+				return wantErr("creating what is there", err, store.ErrExists)
+			case 1:
+				_, err := s.Create(gone, row("permit", id, "", ""))
+				return unavailable("creating, given up", err)
+			case 2:
+				r := row("permit", old, "", "new")
+				r.Rev = 7
+				_, err := s.Update(ctx, r)
+				return wantErr("updating another revision", err, store.ErrStale)
+			case 3:
+				r := row("permit", id, "", "new")
+				r.Rev = 1
+				_, err := s.Update(ctx, r)
+				return wantErr("updating nothing", err, store.ErrNotFound)
+			case 4:
+				_, err := s.Create(ctx, row("permit", "", "", ""))
+				return unavailable("creating without an id", err)
+			}
+			got, err := s.Create(ctx, row("permit", id, "", id))
+			return want(got, err, "permit", id, "", 1, id)
+		})
+		if err != nil {
+			return err
+		}
+		got, err := s.Get(ctx, "permit", old)
+		if err := want(got, err, "permit", old, "", 1, "old"); err != nil {
+			return err
+		}
+		for i := range each {
+			_, err := s.Get(ctx, "permit", fmt.Sprint(round, " ", i))
+			if there := err == nil; there != (i%6 == 5) || !there && !errors.Is(err, store.ErrNotFound) {
+				return fmt.Errorf("row %d of a round afterwards: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// givenUp cancels calls while they are made. They may have been stored or not;
+// asking again tells, and those beside them are not disturbed.
+func givenUp(ctx context.Context, s, other store.Store) error {
+	const calls = 300
+	answers := make([]error, calls)
+	err := concurrently(calls, func(i int) error {
+		mine := ctx
+		if i%2 == 0 {
+			var cancel context.CancelFunc
+			mine, cancel = context.WithTimeout(ctx, time.Duration(i)*20*time.Microsecond)
+			defer cancel()
+		}
+		_, answers[i] = s.Create(mine, row("permit", fmt.Sprint(i), "", "first"))
+		if i%2 == 1 {
+			return answers[i]
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("a caller that did not give up: %w", err)
+	}
+	for i, answer := range answers {
+		id := fmt.Sprint(i)
+		_, err := other.Create(ctx, row("permit", id, "", "second"))
+		winner := "first"
+		switch {
+		case err == nil && answer != nil:
+			winner = "second"
+		case err == nil:
+			return fmt.Errorf("permit %d was spent twice", i)
+		case !errors.Is(err, store.ErrExists):
+			return err
+		case errors.Is(answer, store.ErrExists):
+			return fmt.Errorf("permit %d existed before anybody created it", i)
+		}
+		got, err := s.Get(ctx, "permit", id)
+		if err := want(got, err, "permit", id, "", 1, winner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const workers = 8
 
 // together runs f as concurrent workers and joins their errors.
-func together(f func(worker int) error) error {
-	errs := make([]error, workers)
+func together(f func(worker int) error) error { return concurrently(workers, f) }
+
+func concurrently(n int, f func(i int) error) error {
+	errs := make([]error, n)
 	start := make(chan struct{})
 	var wg sync.WaitGroup
-	for w := range workers {
+	for i := range n {
 		wg.Go(func() {
 			<-start
-			errs[w] = f(w)
+			errs[i] = f(i)
 		})
 	}
 	close(start)
@@ -427,14 +615,15 @@ func together(f func(worker int) error) error {
 	return errors.Join(errs...)
 }
 
-func raceToCreate(ctx context.Context, s store.Store) error {
+func raceToCreate(ctx context.Context, s, other store.Store) error {
+	handles := []store.Store{s, other}
 	const permits = 1000
 	var mu sync.Mutex
 	winners := map[string][]int{}
 	err := together(func(worker int) error {
 		for i := range permits {
 			id := fmt.Sprint(i)
-			_, err := s.Create(ctx, row("spent", id, "", fmt.Sprint(worker)))
+			_, err := handles[worker%2].Create(ctx, row("spent", id, "", fmt.Sprint(worker)))
 			switch {
 			case err == nil:
 				mu.Lock()
@@ -462,13 +651,15 @@ func raceToCreate(ctx context.Context, s store.Store) error {
 	return nil
 }
 
-func raceToUpdate(ctx context.Context, s store.Store) error {
+func raceToUpdate(ctx context.Context, s, other store.Store) error {
+	handles := []store.Store{s, other}
 	const each = 25
 	if _, err := s.Create(ctx, row("sum", "x", "", "")); err != nil {
 		return err
 	}
 	numbers := make([][]int64, workers)
 	err := together(func(worker int) error {
+		s := handles[worker%2]
 		for i := 0; i < each; {
 			r, err := s.Get(ctx, "sum", "x")
 			if err != nil {
