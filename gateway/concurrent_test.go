@@ -20,6 +20,7 @@ import (
 	"countersign/gateway"
 	"countersign/gateway/api"
 	"countersign/gateway/store"
+	"countersign/gateway/store/pgtest"
 	"countersign/modes"
 	"countersign/oracles/softkey"
 	"countersign/scenarios/provider"
@@ -148,9 +149,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sharedGateway makes an M9 gateway as every process does: over one database file,
-// one provider and the same keys.
-func sharedGateway(file, keyFile, providerURL string) (*gateway.Gateway, *store.SQLite, error) {
+// sharedGateway makes an M9 gateway as every process does: over one database, in a
+// file or at an address, one provider and the same keys.
+func sharedGateway(place, keyFile, providerURL string) (*gateway.Gateway, store.Store, error) {
 	m, err := modes.Get("M9")
 	if err != nil {
 		return nil, nil, err
@@ -171,7 +172,12 @@ func sharedGateway(file, keyFile, providerURL string) (*gateway.Gateway, *store.
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := store.OpenSQLite(file)
+	var s store.Store
+	if strings.HasPrefix(place, "postgres:") {
+		s, err = store.OpenPostgres(ctx, place)
+	} else {
+		s, err = store.OpenSQLite(place)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -216,10 +222,20 @@ func work(in io.Reader, out io.Writer, args []string) error {
 	}
 }
 
-// TestProcesses: eight processes over one SQLite file present one permit at the
-// same moment; each time exactly one effect is made. Fifty permits keep it short;
+// TestProcesses: eight processes over one store present one permit at the same
+// moment; each time exactly one effect is made. Fifty permits keep it short;
 // COUNTERSIGN_TEST_PERMITS sets another number.
 func TestProcesses(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { presentInProcesses(t, filepath.Join(t.TempDir(), "approvals.db")) })
+	t.Run("postgres", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("starts a server")
+		}
+		presentInProcesses(t, pgtest.Database(t))
+	})
+}
+
+func presentInProcesses(t *testing.T, place string) {
 	permits := 50
 	if text := os.Getenv("COUNTERSIGN_TEST_PERMITS"); text != "" {
 		_, err := fmt.Sscan(text, &permits)
@@ -228,8 +244,7 @@ func TestProcesses(t *testing.T) {
 	if testing.Short() {
 		permits = 5
 	}
-	dir := t.TempDir()
-	file, keyFile := filepath.Join(dir, "approvals.db"), filepath.Join(dir, "key")
+	keyFile := filepath.Join(t.TempDir(), "key")
 	der, err := x509.MarshalECPrivateKey(agentKey())
 	must(t, err)
 	must(t, os.WriteFile(keyFile, der, 0o600))
@@ -238,7 +253,7 @@ func TestProcesses(t *testing.T) {
 	server := httptest.NewServer(provider.Handler(prov))
 	defer server.Close()
 
-	g, s, err := sharedGateway(file, keyFile, server.URL)
+	g, s, err := sharedGateway(place, keyFile, server.URL)
 	must(t, err)
 	defer s.Close()
 	w := &world{t: t, clock: &testClock{now: start}, target: g, keys: map[string]*softkey.Key{}}
@@ -252,7 +267,7 @@ func TestProcesses(t *testing.T) {
 	}
 	var processes []process
 	for range workers {
-		cmd := exec.Command(os.Args[0], file, keyFile, server.URL)
+		cmd := exec.Command(os.Args[0], place, keyFile, server.URL)
 		cmd.Env = append(os.Environ(), workerEnv+"=1")
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -140,6 +142,16 @@ With --store sqlite:FILE several gateways on one machine may share the file; giv
 each its own --audit file and all the same keys. Keys are kept in FILE.keys, with
 mode 0600, unless --keys names another file, so permits survive a restart.
 
+With --store postgres://USER@HOST/DATABASE gateways on several machines share the
+schema countersign of a PostgreSQL database (14 or newer), which the first one
+makes. Give every one a copy of the same --keys file, which the first one makes
+too, its own --audit file, and the same --origin. The password comes from
+PGPASSWORD or a password file (~/.pgpass), never from the command line; to
+another machine the connection is encrypted and the server has to prove its name,
+unless sslmode says otherwise. A server that may forget commits is refused (fsync,
+full_page_writes). So is a restored backup or a promoted standby, which may lack
+what was spent last, until the address says accept_history=…, as the error tells.
+
 With --store memory everything is forgotten at the end: keys are fresh each time,
 so whatever was approved before is refused afterwards, and a provider that an
 earlier gateway claimed has to be started anew.
@@ -160,6 +172,8 @@ deploys it, holds the provider and the clock, and makes it fail and crash. Whoev
 reaches the control can do all that; it is never served without --lab.`,
 		Example: `  countersign provider --scenario payments &
   countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db
+  countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store postgres://gateway@db.example/approvals \
+      --keys gateway.keys --audit gateway-1.audit.jsonl --origin https://approve.example
   countersign gateway --mode M4 --scenario payments --provider http://127.0.0.1:8801 --listen 127.0.0.1:0
   countersign gateway --lab 127.0.0.1:8899 --store sqlite:lab.db
   countersign gateway --scenario payments --provider http://127.0.0.1:8801 --store sqlite:approvals.db \
@@ -176,9 +190,9 @@ reaches the control can do all that; it is never served without --lab.`,
 	f.StringVar(&o.mode, "mode", "M9", "approval design, by id or name; countersign modes lists them")
 	f.StringVar(&o.scenario, "scenario", "", "scenario whose tool table is guarded (required)")
 	f.StringVar(&o.provider, "provider", "", "address of the provider, such as http://127.0.0.1:8801 (required)")
-	f.StringVar(&o.store, "store", "memory", "where approvals are kept: memory, or sqlite:FILE")
-	f.StringVar(&o.keys, "keys", "", "JWK Set with the gateway's keys, made when absent (default: FILE.keys beside the SQLite file)")
-	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file)")
+	f.StringVar(&o.store, "store", "memory", "where approvals are kept: memory, sqlite:FILE, or postgres://USER@HOST/DATABASE")
+	f.StringVar(&o.keys, "keys", "", "JWK Set with the gateway's keys, made when absent (default: FILE.keys beside the SQLite file; needed with PostgreSQL)")
+	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file; needed with PostgreSQL)")
 	f.StringVar(&o.adminFile, "admin-token-file", "", "file that holds the administrator's token")
 	f.StringVar(&o.auditorFile, "auditor-token-file", "", "file that holds the auditor's token")
 	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page, which is not served here (default: http://localhost and the port)")
@@ -212,16 +226,9 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if admin.text == auditor.text {
 		return errors.New("administrator and auditor have the same token: give each their own")
 	}
-	file, durable := strings.CutPrefix(o.store, "sqlite:")
-	if !durable {
-		file = ""
-	}
-	switch {
-	case file == "" && o.store != "memory":
-		return fmt.Errorf("--store is %q, want memory or sqlite:FILE", o.store)
-	case !durable && o.keys != "":
-		return hint(errors.New("--keys with --store memory: permits would outlive the memory of what is spent, and could be spent again"),
-			"use --store sqlite:FILE")
+	place, err := o.place()
+	if err != nil {
+		return err
 	}
 
 	server, err := o.server.open(warn)
@@ -239,13 +246,16 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return fmt.Errorf("--provider: %w", err)
 	}
-	rows, log, err := o.open(file, warn)
+	rows, log, err := o.open(ctx, place, warn)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close(), closeLog(log)) }()
-	if o.keys == "" && durable {
-		o.keys = file + ".keys"
+	if o.keys == "" && place.file != "" {
+		o.keys = place.file + ".keys"
+	}
+	if err := o.keysOfStore(ctx, place, rows); err != nil {
+		return err
 	}
 	keys, err := loadKeys(issuer, o.keys)
 	if err != nil {
@@ -307,20 +317,23 @@ func sameTools(a, b []api.Tool) bool {
 	return slices.Equal(texts(a), texts(b))
 }
 
+// deployment names the row that every store in use has.
+var deployment = store.Row{Kind: "deployment", ID: "served"}
+
 // belongs makes a store that of one design, scenario and issuer at its first use:
 // what one design has approved must not be executed by the rules of another.
 func belongs(ctx context.Context, rows store.Store, mode, scenario string) error {
 	want := fmt.Sprintf("mode %s, scenario %s, issuer %s", mode, scenario, issuer)
-	_, err := rows.Create(ctx, store.Row{Kind: "deployment", ID: "served", Body: []byte(want)})
+	_, err := rows.Create(ctx, store.Row{Kind: deployment.Kind, ID: deployment.ID, Body: []byte(want)})
 	if !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	row, err := rows.Get(ctx, "deployment", "served")
+	row, err := rows.Get(ctx, deployment.Kind, deployment.ID)
 	if err != nil {
 		return err
 	}
 	if string(row.Body) != want {
-		return hint(fmt.Errorf("the store is that of %s, not of %s", row.Body, want), "give each its own --store sqlite:FILE")
+		return hint(fmt.Errorf("the store is that of %s, not of %s", row.Body, want), "give each its own --store")
 	}
 	return nil
 }
@@ -336,22 +349,74 @@ func startHint(err error, o gatewayOptions) error {
 	return err
 }
 
-// open opens the store and the audit log; no file means in memory.
-func (o gatewayOptions) open(file string, warn io.Writer) (store.Store, audit.Log, error) {
-	if file == "" {
-		fmt.Fprintln(warn, "countersign: warning: --store memory serves one process and forgets everything at its end; what was approved before is then refused")
-	}
-	path := o.audit
-	if path == "" && file != "" {
-		path = file + ".audit.jsonl"
-	}
-	var rows store.Store = store.NewMemory()
-	if file != "" {
-		s, err := store.OpenSQLite(file)
-		if err != nil {
-			return nil, nil, err
+// A place is where a store is: in a file, at an address, or in memory.
+type place struct{ file, address string }
+
+// place reads --store and refuses what does not go with it.
+func (o gatewayOptions) place() (place, error) {
+	file, isFile := strings.CutPrefix(o.store, "sqlite:")
+	scheme, _, _ := strings.Cut(o.store, ":")
+	switch {
+	case o.store == "memory" && o.keys != "":
+		return place{}, hint(errors.New("--keys with --store memory: permits would outlive the memory of what is spent, and could be spent again"),
+			"use --store sqlite:FILE")
+	case o.store == "memory":
+		return place{}, nil
+	case isFile && file != "":
+		return place{file: file}, nil
+	case scheme != "postgres" && scheme != "postgresql":
+		given := o.store
+		if strings.Contains(given, "@") { // what is before it may be a password
+			given = scheme + ":…"
 		}
-		rows = s
+		return place{}, fmt.Errorf("--store is %q, want memory, sqlite:FILE or postgres://USER@HOST/DATABASE", given)
+	case o.keys == "" || o.audit == "":
+		return place{}, hint(errors.New("--store postgres: needs --keys and --audit"), "give every gateway a copy of one key file, and an audit file of its own")
+	}
+	// What cannot be parsed is refused by the store, without being repeated.
+	if u, err := url.Parse(o.store); err == nil {
+		if _, has := u.User.Password(); has {
+			return place{}, hint(errors.New("--store has a password in it, where every user of this machine can read it"), "take it out, and set PGPASSWORD or use a password file (~/.pgpass)")
+		}
+	}
+	return place{address: o.store}, nil
+}
+
+// keysOfStore keeps a gateway that joins others on several machines from making
+// keys that the others do not have.
+func (o gatewayOptions) keysOfStore(ctx context.Context, p place, rows store.Store) error {
+	if p.address == "" {
+		return nil
+	}
+	if _, err := os.Stat(o.keys); !errors.Is(err, fs.ErrNotExist) {
+		return nil // loading them says what is wrong
+	}
+	switch _, err := rows.Get(ctx, deployment.Kind, deployment.ID); {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return hint(fmt.Errorf("the store is in use, and there is no key file %s", o.keys), "copy the key file of the gateway that made the store; fresh keys would refuse what was approved")
+}
+
+// open opens the store and the audit log.
+func (o gatewayOptions) open(ctx context.Context, p place, warn io.Writer) (rows store.Store, _ audit.Log, err error) {
+	path := o.audit
+	switch {
+	case p.address != "":
+		rows, err = store.OpenPostgres(ctx, p.address)
+	case p.file != "":
+		rows, err = store.OpenSQLite(p.file)
+		if path == "" {
+			path = p.file + ".audit.jsonl"
+		}
+	default:
+		fmt.Fprintln(warn, "countersign: warning: --store memory serves one process and forgets everything at its end; what was approved before is then refused")
+		rows = store.NewMemory()
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if path == "" {
 		return rows, audit.NewMemory(), nil
