@@ -116,9 +116,9 @@ func sqlCounterSum(label, value string) string {
 // are for that. Whoever may write the tables can write what they like.
 //
 // A copy restored from a backup, or a standby that was promoted, may lack what was
-// spent last, and would let it be spent again. So a store remembers the history
-// of its server (system identifier and timeline) and refuses another one, until
-// the address says that nothing is missing.
+// spent last, and would let it be spent again. So a store remembers its history
+// (the server's system identifier and timeline, the identifiers of database and
+// table) and refuses another one, until the address says that nothing is missing.
 type Postgres struct {
 	pool          *pgxpool.Pool
 	creations     *group[Row]
@@ -213,7 +213,7 @@ func (s *Postgres) configure(address string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !query.Has("sslmode") && !query.Has("ssl") && os.Getenv("PGSSLMODE") == "" && !local(config.ConnConfig) {
+	if query.Get("sslmode") == "" && !query.Has("ssl") && os.Getenv("PGSSLMODE") == "" && !local(config.ConnConfig) {
 		query.Set("sslmode", "verify-full")
 		u.RawQuery = query.Encode()
 		if config, err = pgxpool.ParseConfig(u.String()); err != nil {
@@ -235,6 +235,7 @@ func (s *Postgres) configure(address string) (*pgxpool.Config, error) {
 			config.ConnConfig.RuntimeParams[name] = value
 		}
 	}
+	config.ConnConfig.OnNotice = noticed
 	config.AfterConnect = s.check
 	return config, nil
 }
@@ -250,9 +251,11 @@ func local(c *pgx.ConnConfig) bool {
 	})
 }
 
-// currentHistory names the server and its timeline, which changes when a standby
-// is promoted and when a backup is recovered.
-const currentHistory = `(SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
+// currentHistory names the server with its timeline, which changes when a standby is
+// promoted and when a backup is recovered, and the database with the table, which
+// change when a dump is restored.
+const currentHistory = `(SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+	|| '/' || (SELECT oid FROM pg_database WHERE datname = current_database()) || '.' || 'countersign.rows'::regclass::oid`
 
 // check refuses a connection to a server that may forget what it has answered.
 func (s *Postgres) check(ctx context.Context, c *pgx.Conn) error {
@@ -288,7 +291,7 @@ func sameHistory(want, have string) error {
 	if want == have {
 		return nil
 	}
-	return fmt.Errorf("the server has the history %s, the store was used in %s: a restored backup or a promoted standby may lack what was spent last; if nothing is missing, say %s=%s",
+	return fmt.Errorf("the store has the history %s, and was used in %s: a restored backup or a promoted standby may lack what was spent last; if nothing is missing, say %s=%s",
 		have, want, historyParameter, have)
 }
 
@@ -335,14 +338,17 @@ func (s *Postgres) migrate(ctx context.Context, tx pgx.Tx) error {
 	}
 	newest := len(files)
 	var version int
-	var history, now string
-	if err := tx.QueryRow(ctx, "SELECT "+currentHistory).Scan(&now); err != nil {
-		return err
-	}
+	var history string
 	if len(have) == 0 {
-		history = now
-		if _, err := tx.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS countersign"); err != nil {
+		// IF NOT EXISTS would need the right to make schemas also where there is one.
+		var exists bool
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'countersign')").Scan(&exists); err != nil {
 			return err
+		}
+		if !exists {
+			if _, err := tx.Exec(ctx, "CREATE SCHEMA countersign"); err != nil {
+				return err
+			}
 		}
 	} else {
 		if !slices.Contains(have, "relation store rp") {
@@ -370,7 +376,11 @@ func (s *Postgres) migrate(ctx context.Context, tx pgx.Tx) error {
 	if want := strings.Split(strings.TrimSpace(tables), "\n"); !slices.Equal(have, want) {
 		return fmt.Errorf("the schema countersign is not a Countersign store: its tables are not those of schema %d: %s", newest, firstDifference(have, want))
 	}
-	if s.acceptHistory == "any" || s.acceptHistory == now {
+	var now string
+	if err := tx.QueryRow(ctx, "SELECT "+currentHistory).Scan(&now); err != nil {
+		return err
+	}
+	if version == 0 || s.acceptHistory == "any" || s.acceptHistory == now {
 		history = now
 	}
 	if err := sameHistory(history, now); err != nil {
@@ -534,11 +544,47 @@ func (s *Postgres) insert(ctx context.Context, columns [][][]byte) (names [][]by
 	for i, c := range columns {
 		args[i] = c
 	}
-	rows, err := s.pool.Query(ctx, insertRows, args...)
+	err = s.commit(ctx, func(c *pgxpool.Conn) error {
+		rows, err := c.Query(ctx, insertRows, args...)
+		if err != nil {
+			return err
+		}
+		names, err = pgx.CollectRows(rows, pgx.RowTo[[]byte]) // reads to the end of the transaction
+		return err
+	})
+	return names, err
+}
+
+// commit runs a statement that changes something, in a transaction of its own. It
+// returns after the commit: an error may mean that nobody knows whether there was
+// one. Whoever cancels a server that waits for its standbys makes it say yes to
+// what only it has, with a warning; that is no yes.
+func (s *Postgres) commit(ctx context.Context, statement func(c *pgxpool.Conn) error) error {
+	c, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[[]byte]) // reads to the end of the transaction
+	defer c.Release()
+	data := c.Conn().PgConn().CustomData()
+	delete(data, notReplicated)
+	if err := statement(c); err != nil {
+		return err
+	}
+	if data[notReplicated] != nil {
+		return errors.New("the commit may not have reached a standby: somebody cancelled the wait for it")
+	}
+	return nil
+}
+
+// notReplicated is set among the data of a connection by noticed.
+const notReplicated = "countersign: not replicated"
+
+// noticed reads what a server says besides its answers, before it answers. Texts
+// are translated; the name of the function that warns is not.
+func noticed(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Routine == "SyncRepWaitForLSN" {
+		c.CustomData()[notReplicated] = true
+	}
 }
 
 // Update implements [Store].
@@ -549,8 +595,14 @@ func (s *Postgres) Update(ctx context.Context, r Row) (Row, error) {
 	r = copyOf(r)
 	was := r.Rev
 	r.Rev++
-	n, err := s.exec(ctx, updateRow, nameOf(r.Kind, r.ID), nameOf(r.Kind, r.Key), []byte(r.Key), r.Rev, notNull(r.Body), rowSum(r), was)
-	if err == nil && n == 0 {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var tag pgconn.CommandTag
+	err := s.commit(ctx, func(c *pgxpool.Conn) (err error) {
+		tag, err = c.Exec(ctx, updateRow, nameOf(r.Kind, r.ID), nameOf(r.Kind, r.Key), []byte(r.Key), r.Rev, notNull(r.Body), rowSum(r), was)
+		return err
+	})
+	if err == nil && tag.RowsAffected() == 0 {
 		// Rows are never deleted, so this look-up cannot tell the wrong story.
 		if _, err = s.Get(ctx, r.Kind, r.ID); err == nil {
 			err = ErrStale
@@ -560,15 +612,6 @@ func (s *Postgres) Update(ctx context.Context, r Row) (Row, error) {
 		return Row{}, fail("updating", r.Kind, r.ID, err)
 	}
 	return r, nil
-}
-
-// exec runs a statement in a transaction of its own. It returns after the commit:
-// an error may mean that nobody knows whether there was one.
-func (s *Postgres) exec(ctx context.Context, statement string, args ...any) (rows int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	tag, err := s.pool.Exec(ctx, statement, args...)
-	return tag.RowsAffected(), err
 }
 
 // Get implements [Store].
@@ -627,7 +670,9 @@ func (s *Postgres) Next(ctx context.Context, counter string) (n int64, err error
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, nextNumber, digest([]byte(counter)), []byte(counter)).Scan(&n)
+	err = s.commit(ctx, func(c *pgxpool.Conn) error {
+		return c.QueryRow(ctx, nextNumber, digest([]byte(counter)), []byte(counter)).Scan(&n)
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errSum
 	}

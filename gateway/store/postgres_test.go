@@ -221,9 +221,27 @@ func TestPostgresChecksRowsWhenReading(t *testing.T) {
 func TestPostgresServer(t *testing.T) {
 	server := pgtest.Start(t)
 	for name, test := range map[string]func(t *testing.T, server *pgtest.Server){
-		"refuses to forget": refusesToForget, "keeps the password": keepsThePassword, "unknown commit": unknownCommit, "loss and return": lossAndReturn,
+		"ordinary role": ordinaryRole, "refuses to forget": refusesToForget, "keeps the password": keepsThePassword, "unknown commit": unknownCommit, "unreplicated commit": unreplicatedCommit, "loss and return": lossAndReturn,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
+	}
+}
+
+// A role needs nothing but a schema of its own.
+func ordinaryRole(t *testing.T, server *pgtest.Server) {
+	address := server.Database(t)
+	pgtest.Do(t, address, "CREATE ROLE gateway LOGIN", "CREATE SCHEMA countersign AUTHORIZATION gateway")
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User("gateway")
+	for _, want := range []error{nil, store.ErrExists} {
+		s := openPostgres(t, u.String())
+		if _, err := s.Create(t.Context(), store.Row{Kind: "k", ID: "i"}); !errors.Is(err, want) {
+			t.Errorf("creating: %v, want %v", err, want)
+		}
+		s.Close()
 	}
 }
 
@@ -270,6 +288,19 @@ func TestPostgresNoticesAnotherHistory(t *testing.T) {
 		}
 		openPostgres(t, with(t, address, "accept_history", accept)).Close()
 		openPostgres(t, address).Close()
+	}
+	// A copy on the same server, which a restored dump is like.
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := strings.TrimPrefix(u.Path, "/")
+	other := pgtest.Database(t)
+	pgtest.Do(t, other, "CREATE DATABASE "+original+"_copy TEMPLATE "+original)
+	defer func() { pgtest.Do(t, other, "DROP DATABASE "+original+"_copy WITH (FORCE)") }()
+	u.Path += "_copy"
+	if s, err := store.OpenPostgres(t.Context(), u.String()); err == nil || !strings.Contains(err.Error(), "accept_history=") {
+		t.Errorf("a copy: %v, %v", s, err)
 	}
 }
 
@@ -351,6 +382,35 @@ func unknownCommit(t *testing.T, server *pgtest.Server) {
 			if err := c.do(direct); !errors.Is(err, c.then) {
 				t.Errorf("%s: again: %v, want %v: the server had committed", c.call, err, c.then)
 			}
+		}
+	}
+}
+
+// A commit that waits for a standby is no yes when somebody cancels the wait, though
+// the server then says that it has committed.
+func unreplicatedCommit(t *testing.T, server *pgtest.Server) {
+	address := server.Database(t)
+	s := openPostgres(t, address)
+	if _, err := s.Create(t.Context(), store.Row{Kind: "spent", ID: "updated"}); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Do(t, address, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.1)")
+	defer pgtest.Do(t, address, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.1)")
+	for name, call := range map[string]func() error{
+		"Create": func() error { _, err := s.Create(t.Context(), store.Row{Kind: "spent", ID: "created"}); return err },
+		"Update": func() error {
+			_, err := s.Update(t.Context(), store.Row{Kind: "spent", ID: "updated", Rev: 1})
+			return err
+		},
+		"Next": func() error { _, err := s.Next(t.Context(), "n"); return err },
+	} {
+		answer := make(chan error, 1)
+		go func() { answer <- call() }()
+		for waits := false; !waits; {
+			waits = ask(t, address, "SELECT bool_or(pg_cancel_backend(pid))::text FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "true"
+		}
+		if err := <-answer; !unavailable(err) || !strings.Contains(err.Error(), "standby") {
+			t.Errorf("%s without its standby: %v", name, err)
 		}
 	}
 }

@@ -4,7 +4,7 @@
 CREATE TABLE countersign.store (
 	one     boolean PRIMARY KEY DEFAULT true CHECK (one),
 	version integer NOT NULL, -- of this schema: the last of these files that was run
-	history text    NOT NULL  -- the server's system identifier and timeline
+	history text    NOT NULL  -- of the server and the tables, to tell a copy
 );
 
 CREATE TABLE countersign.rows (
