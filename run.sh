@@ -12,7 +12,8 @@ usage() {
 	cat <<'TEXT'
 ./run.sh                  build, run the whole matrix, print the table, draw the figures
 ./run.sh test [ARG…]      formatting, vet, staticcheck, module files, known vulnerabilities,
-                          then every test with the race detector (ARG: for go test)
+                          then every test with the race detector (ARG: for go test);
+                          installs PostgreSQL if it may, and starts one for the tests
 ./run.sh bench [REGEXP]   every benchmark, or those whose name matches
 ./run.sh fuzz [SECONDS]   every fuzz target in turn, 30 seconds each unless told otherwise
 ./run.sh mutants [REGEXP] the gate without one of its decisions, one at a time (REGEXP: of their ids);
@@ -47,6 +48,21 @@ need_go() {
 		[ "$(go env GOTOOLCHAIN)" = local ]; then
 		die "go is $have, this needs $want or newer" "get it from https://go.dev/dl/, or let go fetch it: go env -w GOTOOLCHAIN=auto"
 	fi
+}
+
+# need_postgres installs what the tests of the PostgreSQL store start, where this
+# is root's to do, and otherwise says how. They skip themselves without it.
+need_postgres() {
+	[ -z "${COUNTERSIGN_POSTGRES:-}" ] || return 0 # there is a server to use
+	! command -v initdb >/dev/null || return 0
+	! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || return 0
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		say "installing PostgreSQL"
+		if apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql; then
+			return 0
+		fi
+	fi
+	echo "PostgreSQL is not installed, so its tests are skipped: apt-get install postgresql (or brew install postgresql), or COUNTERSIGN_POSTGRES=postgres://USER@HOST/postgres"
 }
 
 build() {
@@ -133,6 +149,7 @@ vulnerabilities() {
 
 test_all() {
 	need_go
+	need_postgres
 	checks
 	say "tests, with the race detector"
 	if [ $# -eq 0 ] || [[ $* != *./* ]]; then
@@ -143,6 +160,7 @@ test_all() {
 
 bench() {
 	need_go
+	need_postgres
 	say "benchmarks"
 	go test -run '^$' -bench "${1:-.}" -benchmem ./...
 }
