@@ -354,32 +354,52 @@ type place struct{ file, address string }
 
 // place reads --store and refuses what does not go with it.
 func (o gatewayOptions) place() (place, error) {
-	file, isFile := strings.CutPrefix(o.store, "sqlite:")
-	scheme, _, _ := strings.Cut(o.store, ":")
+	p, err := placeOf(o.store)
 	switch {
-	case o.store == "memory" && o.keys != "":
+	case err != nil:
+		return place{}, err
+	case p == place{} && o.keys != "":
 		return place{}, hint(errors.New("--keys with --store memory: permits would outlive the memory of what is spent, and could be spent again"),
 			"use --store sqlite:FILE")
-	case o.store == "memory":
+	case p.address != "" && (o.keys == "" || o.audit == ""):
+		return place{}, hint(errors.New("--store postgres: needs --keys and --audit"), "give every gateway a copy of one key file, and an audit file of its own")
+	}
+	return p, nil
+}
+
+// placeOf reads --store. Errors do not repeat what may be a password.
+func placeOf(given string) (place, error) {
+	file, isFile := strings.CutPrefix(given, "sqlite:")
+	scheme, _, _ := strings.Cut(given, ":")
+	switch {
+	case given == "memory":
 		return place{}, nil
 	case isFile && file != "":
 		return place{file: file}, nil
 	case scheme != "postgres" && scheme != "postgresql":
-		given := o.store
-		if strings.Contains(given, "@") { // what is before it may be a password
+		if strings.Contains(given, "@") {
 			given = scheme + ":…"
 		}
 		return place{}, fmt.Errorf("--store is %q, want memory, sqlite:FILE or postgres://USER@HOST/DATABASE", given)
-	case o.keys == "" || o.audit == "":
-		return place{}, hint(errors.New("--store postgres: needs --keys and --audit"), "give every gateway a copy of one key file, and an audit file of its own")
 	}
 	// What cannot be parsed is refused by the store, without being repeated.
-	if u, err := url.Parse(o.store); err == nil {
+	if u, err := url.Parse(given); err == nil {
 		if _, has := u.User.Password(); has {
 			return place{}, hint(errors.New("--store has a password in it, where every user of this machine can read it"), "take it out, and set PGPASSWORD or use a password file (~/.pgpass)")
 		}
 	}
-	return place{address: o.store}, nil
+	return place{address: given}, nil
+}
+
+// open opens the store, in memory if it is nowhere else.
+func (p place) open(ctx context.Context) (store.Store, error) {
+	switch {
+	case p.address != "":
+		return store.OpenPostgres(ctx, p.address)
+	case p.file != "":
+		return store.OpenSQLite(p.file)
+	}
+	return store.NewMemory(), nil
 }
 
 // keysOfStore keeps a gateway that joins others on several machines from making
@@ -402,21 +422,15 @@ func (o gatewayOptions) keysOfStore(ctx context.Context, p place, rows store.Sto
 
 // open opens the store and the audit log.
 func (o gatewayOptions) open(ctx context.Context, p place, warn io.Writer) (rows store.Store, _ audit.Log, err error) {
-	path := o.audit
-	switch {
-	case p.address != "":
-		rows, err = store.OpenPostgres(ctx, p.address)
-	case p.file != "":
-		rows, err = store.OpenSQLite(p.file)
-		if path == "" {
-			path = p.file + ".audit.jsonl"
-		}
-	default:
+	if p == (place{}) {
 		fmt.Fprintln(warn, "countersign: warning: --store memory serves one process and forgets everything at its end; what was approved before is then refused")
-		rows = store.NewMemory()
 	}
-	if err != nil {
+	if rows, err = p.open(ctx); err != nil {
 		return nil, nil, err
+	}
+	path := o.audit
+	if path == "" && p.file != "" {
+		path = p.file + ".audit.jsonl"
 	}
 	if path == "" {
 		return rows, audit.NewMemory(), nil

@@ -124,13 +124,17 @@ func TestGatewayKeepsTheDatabasesPassword(t *testing.T) {
 		"postgres://u@127.0.0.1:1/db":                 "opening the store",
 	} {
 		t.Setenv("PGPASSWORD", "s3cret")
-		code, out, stderr := command(t, t.Context(), "gateway", "--scenario", "payments", "--provider", prov.url, "--listen", "127.0.0.1:0",
-			"--store", address, "--keys", filepath.Join(dir, "keys"), "--audit", filepath.Join(dir, "audit"))
-		if code != 2 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d: %s", address, code, stderr)
-		}
-		if strings.Contains(out+stderr, "s3cret") {
-			t.Errorf("%s: the password is printed: %s%s", address, out, stderr)
+		for _, args := range [][]string{
+			{"--scenario", "payments", "--provider", prov.url, "--keys", filepath.Join(dir, "keys"), "--audit", filepath.Join(dir, "audit")},
+			{"--lab", "127.0.0.1:0"},
+		} {
+			code, out, stderr := command(t, t.Context(), append([]string{"gateway", "--listen", "127.0.0.1:0", "--store", address}, args...)...)
+			if code != 2 || !strings.Contains(stderr, want) {
+				t.Errorf("%s: exit code %d: %s", address, code, stderr)
+			}
+			if strings.Contains(out+stderr, "s3cret") {
+				t.Errorf("%s: the password is printed: %s%s", address, out, stderr)
+			}
 		}
 	}
 }

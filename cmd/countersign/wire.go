@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -37,7 +36,7 @@ func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	shared, err := o.labStore()
+	shared, err := o.labStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,15 +84,12 @@ func labServer(h http.Handler) *http.Server {
 
 // labStore opens the store that deployments share; nil where each has memory of its
 // own.
-func (o gatewayOptions) labStore() (store.Store, error) {
-	if o.store == "memory" {
-		return nil, nil
+func (o gatewayOptions) labStore(ctx context.Context) (store.Store, error) {
+	p, err := placeOf(o.store)
+	if err != nil || p == (place{}) {
+		return nil, err
 	}
-	file, ok := strings.CutPrefix(o.store, "sqlite:")
-	if !ok {
-		return nil, fmt.Errorf("--store is %q, want memory or sqlite:FILE", o.store)
-	}
-	return store.OpenSQLite(file)
+	return p.open(ctx)
 }
 
 // deployer makes the factory of a deployment over its part of a store. Keys are those
@@ -105,7 +101,7 @@ func deployer(m modes.Mode, shared store.Store, id string, keys json.RawMessage)
 	}
 	if keys != nil {
 		if shared == nil {
-			return nil, nil, errors.New("a deployment of two processes needs a store that both have: --store sqlite:FILE")
+			return nil, nil, errors.New("a deployment of two processes needs a store that both have: --store sqlite:FILE or postgres://USER@HOST/DATABASE")
 		}
 		set = jose.JSONWebKeySet{}
 		if err := json.Unmarshal(keys, &set); err != nil {

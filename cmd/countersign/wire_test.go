@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"countersign/gateway/store/pgtest"
 	"countersign/results"
 )
 
@@ -82,14 +83,19 @@ func TestWire(t *testing.T) {
 	selection := []string{"--scenarios", "payments", "--attacks", "AB4,AB7,AB12", "--races", "3"}
 	for _, mode := range []string{"M9", "M4"} {
 		want := records(t, append(selection, "--modes", mode)...)
-		for name, stores := range map[string][]string{
-			"memory, one process":   {"memory"},
-			"SQLite, two processes": slices.Repeat([]string{"sqlite:" + filepath.Join(t.TempDir(), "lab.db")}, 2),
+		for name, place := range map[string]func(t *testing.T) string{
+			"memory, one process":       nil,
+			"SQLite, two processes":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lab.db") },
+			"PostgreSQL, two processes": func(t *testing.T) string { return pgtest.Database(t) },
 		} {
-			if mode == "M4" && len(stores) > 1 {
+			if mode == "M4" && place != nil {
 				continue // what two processes share, the reference design shows
 			}
 			t.Run(mode+", "+name, func(t *testing.T) {
+				stores := []string{"memory"}
+				if place != nil {
+					stores = slices.Repeat([]string{place(t)}, 2)
+				}
 				var controls []string
 				for _, s := range stores {
 					controls = append(controls, process(t, "gateway", "--mode", mode, "--lab", "127.0.0.1:0", "--store", s).url)
