@@ -549,6 +549,16 @@ func (s *Stage) decide(c *Call, id string, view api.View, d api.Decision, why st
 // post posts a decision and, if the target takes it, notes it.
 func (s *Stage) post(c *Call, id string, view api.View, d api.Decision, why string) error {
 	s.event(Event{Kind: EventDecided, Who: id, Verdict: d.Verdict, Suspension: c.Suspension, Text: why})
+	review := s.reviewOf(c, id, view, d)
+	if err := s.target.Decide(s.ctx, auth(id), d); err != nil {
+		return err
+	}
+	s.stands(review)
+	return nil
+}
+
+// reviewOf is a decision as the referee is told of it.
+func (s *Stage) reviewOf(c *Call, id string, view api.View, d api.Decision) referee.Review {
 	review := referee.Review{
 		Time: s.now(), Approver: id, Verdict: d.Verdict, View: view, Suspension: c.Suspension,
 		Agent: c.Agent.ID, Requester: requesterOf(c.Agent.ID), Run: c.Action.Run, Step: c.Action.Step, Call: c.Action.Call,
@@ -558,12 +568,13 @@ func (s *Stage) post(c *Call, id string, view api.View, d api.Decision, why stri
 	if v, err := s.world.Preview(s.ctx, api.ProviderRequest{Audience: c.Action.Audience, Tool: c.Action.Tool, Body: c.Action.Arguments}); err == nil {
 		review.Values, review.Masks = v, masks(s.tool(c.Action), v)
 	}
-	if err := s.target.Decide(s.ctx, auth(id), d); err != nil {
-		return err
-	}
-	review.Tick = s.tick()
-	s.History.Reviews = append(s.History.Reviews, review)
-	return nil
+	return review
+}
+
+// stands notes a decision that the target has taken.
+func (s *Stage) stands(r referee.Review) {
+	r.Tick = s.tick()
+	s.History.Reviews = append(s.History.Reviews, r)
 }
 
 // Collect returns what the worker then holds for a call.

@@ -192,7 +192,7 @@ reaches the control can do all that; it is never served without --lab.`,
 	f.StringVar(&o.provider, "provider", "", "address of the provider, such as http://127.0.0.1:8801 (required)")
 	f.StringVar(&o.store, "store", "memory", "where approvals are kept: memory, sqlite:FILE, or postgres://USER@HOST/DATABASE")
 	f.StringVar(&o.keys, "keys", "", "JWK Set with the gateway's keys, made when absent (default: FILE.keys beside the SQLite file; needed with PostgreSQL)")
-	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file; needed with PostgreSQL)")
+	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file; needed with PostgreSQL); with --lab a folder, for a log of each deployment")
 	f.StringVar(&o.adminFile, "admin-token-file", "", "file that holds the administrator's token")
 	f.StringVar(&o.auditorFile, "auditor-token-file", "", "file that holds the auditor's token")
 	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page, which is not served here (default: http://localhost and the port)")

@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"path/filepath"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
 	"countersign/attacks/harness"
+	"countersign/audit"
 	"countersign/gateway/api"
 	"countersign/gateway/lab"
 	"countersign/gateway/lab/wire"
@@ -57,9 +59,7 @@ func (o gatewayOptions) serveLab(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { _ = control.Close() }()
-	s := wire.NewServer(about, secret.text, "http://"+targets.Addr().String(), func(id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
-		return deployer(mode, shared, id, keys)
-	})
+	s := wire.NewServer(about, secret.text, "http://"+targets.Addr().String(), labDeployer(mode, shared, o.audit))
 	if secret.made {
 		if _, err := fmt.Fprintf(out, "token of the lab (shown once): %s\n", secret.text); err != nil {
 			return err
@@ -92,39 +92,49 @@ func (o gatewayOptions) labStore(ctx context.Context) (store.Store, error) {
 	return p.open(ctx)
 }
 
-// deployer makes the factory of a deployment over its part of a store. Keys are those
-// of another process with the same deployment, which needs a store to share.
-func deployer(m modes.Mode, shared store.Store, id string, keys json.RawMessage) (api.Factory, json.RawMessage, error) {
-	set, err := newKeySet()
-	if err != nil {
-		return nil, nil, err
-	}
-	if keys != nil {
-		if shared == nil {
-			return nil, nil, errors.New("a deployment of two processes needs a store that both have: --store sqlite:FILE or postgres://USER@HOST/DATABASE")
-		}
-		set = jose.JSONWebKeySet{}
-		if err := json.Unmarshal(keys, &set); err != nil {
-			return nil, nil, fmt.Errorf("reading the keys of the deployment: %w", err)
-		}
-	}
-	made, err := json.Marshal(set)
-	if err != nil {
-		return nil, nil, fmt.Errorf("writing the keys of the deployment: %w", err)
-	}
-	rows := store.Store(store.NewMemory())
-	if shared != nil {
-		if rows, err = store.Within(shared, id); err != nil {
-			return nil, nil, err
-		}
-	}
-	return func(ctx context.Context, d api.Deployment) (api.Bench, error) {
-		use, err := useKeySet(d.Issuer, set)
+// labDeployer makes the factory of a deployment over its part of a store, with its log
+// in a folder (empty: in memory). Keys are those of another process with the same
+// deployment, which needs a store to share.
+func labDeployer(m modes.Mode, shared store.Store, logs string) wire.Deployer {
+	return func(id string, keys json.RawMessage, watch func(string)) (_ api.Factory, made json.RawMessage, _ io.Closer, err error) {
+		set, err := newKeySet()
 		if err != nil {
-			return api.Bench{}, err
+			return nil, nil, nil, err
 		}
-		return lab.DeployShared(m, rows, use.keys)(ctx, d)
-	}, made, nil
+		if keys != nil {
+			if shared == nil {
+				return nil, nil, nil, errors.New("a deployment that goes on, or that two processes have, needs a store that outlives them: --store sqlite:FILE or postgres://USER@HOST/DATABASE")
+			}
+			if set, err = parseKeySet(keys); err != nil {
+				return nil, nil, nil, fmt.Errorf("reading the keys of the deployment: %w", err)
+			}
+		}
+		if made, err = json.Marshal(set); err != nil {
+			return nil, nil, nil, fmt.Errorf("writing the keys of the deployment: %w", err)
+		}
+		p := lab.Parts{Store: store.NewMemory(), Log: audit.NewMemory(), Watch: watch}
+		if shared != nil {
+			if p.Store, err = store.Within(shared, id); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		var closer io.Closer = p.Store
+		if logs != "" {
+			f, err := audit.OpenFile(filepath.Join(logs, id+".jsonl"))
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			p.Log, closer = f, f
+		}
+		return func(ctx context.Context, d api.Deployment) (api.Bench, error) {
+			use, err := useKeySet(d.Issuer, set)
+			if err != nil {
+				return api.Bench{}, err
+			}
+			p.Keys = use.keys
+			return lab.DeployWith(m, p)(ctx, d)
+		}, made, closer, nil
+	}
 }
 
 // nameStore returns the random id of a store, which it is given at its first use, so
@@ -144,7 +154,7 @@ func (o *gatewayOptions) labFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.labFile, "lab-token-file", "", "file that holds the token of the control (default: "+labEnv+", else one is made and printed)")
 	cmd.MarkFlagsOneRequired("lab", "scenario")
 	cmd.MarkFlagsOneRequired("lab", "provider")
-	for _, other := range []string{"scenario", "provider", "keys", "audit", "admin-token-file", "auditor-token-file", "origin", "ttl",
+	for _, other := range []string{"scenario", "provider", "keys", "admin-token-file", "auditor-token-file", "origin", "ttl",
 		"insecure-listen", "tls-cert", "tls-key", "agent-certificates", "public-url", "rate", "stranger-rate", "trusted-proxy", "metrics-listen", "log-format",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("lab", other)

@@ -39,20 +39,35 @@ func DeployOn(m modes.Mode, s store.Store) api.Factory {
 		if err != nil {
 			return api.Bench{}, err
 		}
-		return deploy(ctx, m, d, s, keys)
+		return deploy(ctx, m, d, Parts{Store: s, Keys: keys, Log: audit.NewMemory()})
 	}
 }
 
-// DeployShared is DeployOn with given keys, for several processes that are to accept
-// each other's permits.
-func DeployShared(m modes.Mode, s store.Store, keys *modes.Keys) api.Factory {
-	return func(ctx context.Context, d api.Deployment) (api.Bench, error) { return deploy(ctx, m, d, s, keys) }
+// Parts are what a gateway is put together from, for one that is to go on where
+// another process ended, or beside another that shares the store.
+type Parts struct {
+	Store store.Store
+	Keys  *modes.Keys
+	Log   audit.Log
+	// Watch, if set, is called before and after each write to the store and to the
+	// log with its name, such as "before create approval". What it waits for, the
+	// write waits for.
+	Watch func(point string)
 }
 
-func deploy(ctx context.Context, m modes.Mode, d api.Deployment, s store.Store, keys *modes.Keys) (api.Bench, error) {
+// DeployWith is Deploy of given parts.
+func DeployWith(m modes.Mode, p Parts) api.Factory {
+	return func(ctx context.Context, d api.Deployment) (api.Bench, error) { return deploy(ctx, m, d, p) }
+}
+
+func deploy(ctx context.Context, m modes.Mode, d api.Deployment, p Parts) (api.Bench, error) {
+	s, log := p.Store, p.Log
+	if p.Watch != nil {
+		s, log = watchedStore{s, p.Watch}, watchedLog{log, p.Watch}
+	}
 	l := &lab{faults: &faults{as: map[api.Dependency]api.Fault{}}, hooks: map[api.Step]func(context.Context) error{}}
 	l.config = gateway.Config{
-		Mode: m, Deployment: d, Keys: keys, Version: Version, Reach: l.reach,
+		Mode: m, Deployment: d, Keys: p.Keys, Version: Version, Reach: l.reach,
 		Approvals: faultyStore{s, func(string) api.Dependency { return api.DepStore }, l.faults},
 		Registry: byName{faultyStore{s, func(kind string) api.Dependency {
 			if kind == "policy" {
@@ -60,7 +75,7 @@ func deploy(ctx context.Context, m modes.Mode, d api.Deployment, s store.Store, 
 			}
 			return ""
 		}, l.faults}},
-		Audit: faultyLog{audit.NewMemory(), l.faults},
+		Audit: faultyLog{log, l.faults},
 	}
 	l.front = &front{}
 	if err := l.Restart(ctx); err != nil {

@@ -17,6 +17,14 @@ import (
 // A Remote deploys targets at servers: at the first address, and second instances
 // at the next one, which shares its store.
 type Remote struct {
+	// Watch, if set before anything is deployed, is told of each write that a gateway
+	// makes and of each question that it asks the provider, before and after, such as
+	// "before create approval" and "after execute". The gateway waits meanwhile.
+	Watch func(point string)
+	// Respawn, if set, starts the first server's process again at its address: a
+	// restart is then that of a process.
+	Respawn func(ctx context.Context) error
+
 	about   About
 	servers []caller
 	world   string // where the worlds of all deployments answer
@@ -97,6 +105,7 @@ func (r *Remote) Deploy(ctx context.Context, d api.Deployment) (api.Bench, error
 	s.asked = deployment{
 		ID: s.id, Issuer: d.Issuer, Tools: d.Tools, ApprovalTTL: d.ApprovalTTL, AdminToken: d.AdminToken, AuditorToken: d.AuditorToken,
 		Origin: d.Origin, ProviderCredential: d.ProviderCredential, SecretKey: d.SecretKey, World: r.world + "/" + s.id, WorldToken: s.token,
+		Watched: r.Watch != nil,
 	}
 	r.mu.Lock()
 	r.worlds[s.id] = s
@@ -156,6 +165,12 @@ func (s *stage) Fault(dep api.Dependency, f api.Fault) { s.tell("fault", faultRe
 
 // Restart implements api.Lab.
 func (s *stage) Restart(ctx context.Context) error {
+	if s.r.Respawn != nil {
+		if err := s.r.Respawn(ctx); err != nil {
+			return err
+		}
+		return s.r.servers[0].call(ctx, "/v1/deploy", s.asked, nil)
+	}
 	return s.r.servers[0].call(ctx, s.at("restart"), struct{}{}, nil)
 }
 
@@ -239,7 +254,18 @@ func (f front) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (api
 // handler answers what the gateways ask of the worlds.
 func (r *Remote) handler() http.Handler {
 	mux := http.NewServeMux()
+	point := func(p string) {
+		if r.Watch != nil {
+			r.Watch(p)
+		}
+	}
+	question(r, mux, "point", func(_ context.Context, _ *stage, in pointRequest) (struct{}, error) {
+		point(in.Point)
+		return struct{}{}, nil
+	})
 	ask(r, mux, "execute", func(ctx context.Context, s *stage, in api.ProviderRequest) (api.ProviderResult, error) {
+		point("before execute")
+		defer point("after execute")
 		// What has arrived is processed, also when the gateway hangs up.
 		return s.d.Provider.Execute(context.WithoutCancel(ctx), in)
 	})
@@ -247,6 +273,8 @@ func (r *Remote) handler() http.Handler {
 		return s.d.Provider.Preview(ctx, in)
 	})
 	ask(r, mux, "lookup", func(ctx context.Context, s *stage, in api.LookupQuery) (lookedUp, error) {
+		point("before look-up")
+		defer point("after look-up")
 		res, found, err := s.d.Provider.Lookup(ctx, in)
 		return lookedUp{res, found}, err
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,8 +18,9 @@ import (
 
 // A Deployer makes the factory of one deployment, with the keys that another server
 // made of the same deployment, or with new ones (keys nil). It returns what that
-// other server needs.
-type Deployer func(id string, keys json.RawMessage) (f api.Factory, made json.RawMessage, err error)
+// other server needs, and what is to be closed when the deployment is taken down.
+// Watch, unless nil, is to be called before and after each write.
+type Deployer func(id string, keys json.RawMessage, watch func(point string)) (f api.Factory, made json.RawMessage, c io.Closer, err error)
 
 // maxDeployments bounds what is deployed at a time: who asks for more has
 // forgotten to take some down.
@@ -41,6 +43,7 @@ type stand struct {
 	world     caller
 	lab       api.Lab
 	instances []http.Handler
+	closer    io.Closer
 }
 
 // NewServer returns a server whose control wants the token and whose targets are
@@ -56,9 +59,13 @@ func (s *Server) Control() http.Handler {
 	mux.HandleFunc("POST /v1/deploy", handle(s.put))
 	mux.HandleFunc("POST /v1/deployments/{id}/remove", handle(func(_ context.Context, r *http.Request, _ struct{}) (struct{}, error) {
 		s.mu.Lock()
-		defer s.mu.Unlock()
+		st := s.stand[r.PathValue("id")]
 		delete(s.stand, r.PathValue("id"))
-		return struct{}{}, nil
+		s.mu.Unlock()
+		if st == nil {
+			return struct{}{}, nil
+		}
+		return struct{}{}, st.closer.Close()
 	}))
 	mux.HandleFunc("POST /v1/deployments/{id}/fault", handle(with(s, func(_ context.Context, st *stand, in faultRequest) (struct{}, error) {
 		st.lab.Fault(in.Dependency, in.Fault)
@@ -118,15 +125,27 @@ func (s *Server) addressOf(id string, instance int) string {
 }
 
 // put deploys.
-func (s *Server) put(ctx context.Context, _ *http.Request, in deployment) (deployed, error) {
+func (s *Server) put(ctx context.Context, _ *http.Request, in deployment) (_ deployed, err error) {
 	if in.ID == "" || strings.ContainsAny(in.ID, "/?#% ") {
 		return deployed{}, fmt.Errorf("%q names no deployment", in.ID)
 	}
-	f, keys, err := s.deploy(in.ID, in.Keys)
+	w := newCaller(in.World, in.WorldToken)
+	var watch func(point string)
+	if in.Watched {
+		watch = func(point string) {
+			// Who watches may end this process here; who does not answer ends nothing.
+			_ = w.call(context.Background(), "/point", pointRequest{point}, nil)
+		}
+	}
+	f, keys, closer, err := s.deploy(in.ID, in.Keys, watch)
 	if err != nil {
 		return deployed{}, err
 	}
-	w := newCaller(in.World, in.WorldToken)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closer.Close())
+		}
+	}()
 	bench, err := f(ctx, api.Deployment{
 		Issuer: in.Issuer, Tools: in.Tools, Provider: world{w}, Directory: world{w}, Clock: world{w}, ApprovalTTL: in.ApprovalTTL,
 		AdminToken: in.AdminToken, AuditorToken: in.AuditorToken, Origin: in.Origin, ProviderCredential: in.ProviderCredential,
@@ -143,7 +162,7 @@ func (s *Server) put(ctx context.Context, _ *http.Request, in deployment) (deplo
 	case len(s.stand) >= maxDeployments:
 		return deployed{}, fmt.Errorf("there are %d deployments, and none more is taken", maxDeployments)
 	}
-	s.stand[in.ID] = &stand{world: w, lab: bench.Lab, instances: []http.Handler{httpapi.NewHandler(bench.Target)}}
+	s.stand[in.ID] = &stand{world: w, lab: bench.Lab, instances: []http.Handler{httpapi.NewHandler(bench.Target)}, closer: closer}
 	return deployed{Address: s.addressOf(in.ID, 0), Keys: keys, Lab: bench.Lab != nil}, nil
 }
 

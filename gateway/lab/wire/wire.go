@@ -58,6 +58,8 @@ type deployment struct {
 	// World is the address at which provider, register and clock answer to WorldToken.
 	World      string `json:"world"`
 	WorldToken string `json:"world_token"`
+	// Watched asks to be told of each write before it is made and when it has been.
+	Watched bool `json:"watched,omitempty"`
 }
 
 // deployed says where a target is.
@@ -84,6 +86,10 @@ type reached struct {
 type lookedUp struct {
 	Result api.ProviderResult `json:"result"`
 	Found  bool               `json:"found"`
+}
+
+type pointRequest struct {
+	Point string `json:"point"`
 }
 
 type nameRequest struct {
