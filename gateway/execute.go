@@ -306,6 +306,11 @@ func (g *Gateway) absorb(ctx context.Context, s *modes.Situation, refusals []api
 	case u.open():
 		return g.reconcile(ctx, s, u, false)
 	}
+	for i, r := range refusals { // it failed: nobody is to take it for executed
+		if r.Binding == api.BindOnce && r.Code == "spent" {
+			refusals[i].Detail += ", and the call was certainly not executed: it has to be proposed again"
+		}
+	}
 	return api.Outcome{Status: api.Refused, Refusals: refusals}, nil
 }
 

@@ -18,15 +18,17 @@ import (
 
 var ctx = context.Background()
 
-type clock struct{}
+type clock struct{ now time.Time }
 
-func (clock) Now() (time.Time, error) { return time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC), nil }
+func (c *clock) Now() (time.Time, error) { return c.now, nil }
 
 // A world is a target of a mode that needs neither passkeys nor proofs.
 type world struct {
 	api.Bench
-	prov  *provider.World
-	calls int
+	deployment api.Deployment
+	prov       *provider.World
+	clock      *clock
+	calls      int
 }
 
 type tb interface {
@@ -49,21 +51,28 @@ func deploy(t tb, mode string) *world {
 		Audience: "bank.example", Name: "pay", Title: "Pay", Class: api.ClassConsequential, Risk: "high", Guarantee: api.GuaranteeLookup,
 		Fields: []api.Field{{Name: "amount", Label: "Amount", Type: api.TypeInteger, Required: true, Material: true}}, Summary: []string{"amount"},
 	}}
-	w := &world{}
-	w.prov, err = provider.New(provider.Config{Tools: tools, Reader: "struct", Clock: clock{}})
+	w := &world{clock: &clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}}
+	w.prov, err = provider.New(provider.Config{Tools: tools, Reader: "struct", Clock: w.clock})
 	must(t, err)
-	w.Bench, err = lab.Deploy(m)(ctx, api.Deployment{
-		Issuer: "https://gateway.example", Tools: tools, Provider: w.prov, Directory: w.prov, Clock: clock{}, ApprovalTTL: time.Minute,
+	w.deployment = api.Deployment{
+		Issuer: "https://gateway.example", Tools: tools, Provider: w.prov, Directory: w.prov, Clock: w.clock, ApprovalTTL: time.Hour,
 		AdminToken: "admin", AuditorToken: "auditor", Origin: "https://approve.example", ProviderCredential: "credential",
-	})
+	}
+	w.Bench, err = lab.Deploy(m)(ctx, w.deployment)
 	must(t, err)
+	w.enrol(t)
+	return w
+}
+
+// enrol enrols an agent and two people.
+func (w *world) enrol(t tb) {
+	t.Helper()
 	for _, p := range []api.Principal{
 		{ID: "agent", Role: api.RoleAgent, ActsFor: "requester", Token: "token-of-the-agent"}, {ID: "approver", Role: api.RolePerson, Approver: true, Token: "token-of-the-approver"},
 		{ID: "requester", Role: api.RolePerson, Token: "token-of-the-requester"},
 	} {
 		must(t, w.Target.Admin(ctx, api.Auth{Token: "admin"}, api.Event{Kind: api.EventEnrol, Principal: &p}))
 	}
-	return w
 }
 
 // approved is the honest way to a dispatch.
@@ -71,7 +80,7 @@ func (w *world) approved(t tb) api.Dispatch {
 	t.Helper()
 	w.calls++
 	id := fmt.Sprint(w.calls)
-	a := api.Action{Audience: "bank.example", Tool: "pay", Arguments: []byte(`{"amount":1}`), Run: "run", Step: id, Call: id}
+	a := api.Action{Audience: "bank.example", Tool: "pay", Arguments: fmt.Appendf(nil, `{"amount":%d}`, w.calls), Run: "run", Step: id, Call: id}
 	p, err := w.Target.Propose(ctx, api.Auth{Token: "token-of-the-agent"}, a)
 	must(t, err)
 	must(t, w.Target.Decide(ctx, api.Auth{Token: "token-of-the-approver"}, api.Decision{Suspension: p.Suspension, Verdict: api.Approve}))
