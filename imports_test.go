@@ -36,20 +36,21 @@ var allowed = map[string][]string{
 	"gateway/api": {},
 
 	// The gate.
-	"gateway/canonical":       {"gateway/api"},
-	"gateway/viewing":         {"gateway/api"},
-	"gateway/store":           {},
-	"gateway/store/storetest": {"gateway/store"},
-	"gateway/store/pgtest":    {},
-	"audit":                   {"gateway/api"},
-	"modes/passkey":           {"gateway/api"},
-	"modes":                   {"gateway/api", "gateway/canonical", "modes/passkey"},
-	"gateway":                 {"gateway/api", "gateway/canonical", "gateway/store", "gateway/viewing", "modes", "modes/passkey", "audit"},
-	"gateway/lab":             {"gateway", "gateway/api", "gateway/store", "modes", "audit"},
-	"gateway/httpapi":         {"gateway/api"},
-	"gateway/lab/wire":        {"gateway/api", "gateway/httpapi"},
-	"gateway/metrics":         {"gateway/api", "gateway/httpapi"},
-	"gateway/mutants":         {}, // reads the gate's source and builds it; imports none of it
+	"gateway/canonical":          {"gateway/api"},
+	"gateway/viewing":            {"gateway/api"},
+	"gateway/store":              {},
+	"gateway/store/storetest":    {"gateway/store"},
+	"gateway/store/pgtest":       {},
+	"gateway/store/pgtest/serve": {"gateway/store/pgtest"},
+	"audit":                      {"gateway/api"},
+	"modes/passkey":              {"gateway/api"},
+	"modes":                      {"gateway/api", "gateway/canonical", "modes/passkey"},
+	"gateway":                    {"gateway/api", "gateway/canonical", "gateway/store", "gateway/viewing", "modes", "modes/passkey", "audit"},
+	"gateway/lab":                {"gateway", "gateway/api", "gateway/store", "modes", "audit"},
+	"gateway/httpapi":            {"gateway/api"},
+	"gateway/lab/wire":           {"gateway/api", "gateway/httpapi"},
+	"gateway/metrics":            {"gateway/api", "gateway/httpapi"},
+	"gateway/mutants":            {}, // reads the gate's source and builds it; imports none of it
 
 	// The world, the people and the adversary.
 	"scenarios":          {"gateway/api"},

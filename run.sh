@@ -18,6 +18,8 @@ usage() {
 ./run.sh fuzz [SECONDS]   every fuzz target in turn, 30 seconds each unless told otherwise
 ./run.sh mutants [REGEXP] the gate without one of its decisions, one at a time (REGEXP: of their ids);
                           fails if nothing notices. All of them take an hour; --sample a minute
+./run.sh crash [ARG…]     kill a gateway at every step of an approved call, over SQLite and PostgreSQL,
+                          and count effects (ARG: for countersign crash)
 ./run.sh help             this text
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,
@@ -193,10 +195,40 @@ mutants() {
 	exit "$code"
 }
 
+# with_postgres runs a command with the address of a PostgreSQL server in
+# COUNTERSIGN_POSTGRES, of one that ends with it unless there is one to use.
+with_postgres() {
+	need_postgres
+	mkdir -p bin
+	go build -o bin/pgserve ./gateway/store/pgtest/serve
+	coproc PG { bin/pgserve; }
+	local code=0 address
+	if read -r address <&"${PG[0]}"; then
+		COUNTERSIGN_POSTGRES=$address "$@" || code=$?
+	else
+		die "PostgreSQL does not start" "apt-get install postgresql, or set COUNTERSIGN_POSTGRES"
+	fi
+	exec {PG[1]}>&-
+	wait "$PG_PID" 2>/dev/null || true
+	return "$code"
+}
+
+crash_all() {
+	bin/countersign crash --store "sqlite,$COUNTERSIGN_POSTGRES" "$@"
+}
+
+crash() {
+	need_go
+	say "crashes of the gateway"
+	mkdir -p bin
+	go build -o bin/countersign ./cmd/countersign
+	with_postgres crash_all "$@"
+}
+
 command=${1:-matrix}
 [ $# -eq 0 ] || shift
 case $command in
-matrix | bench | fuzz | mutants) "$command" "$@" ;;
+matrix | bench | fuzz | mutants | crash) "$command" "$@" ;;
 test) test_all "$@" ;;
 help | -h | --help) usage ;;
 *)

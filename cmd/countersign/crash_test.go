@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"countersign/attacks/harness"
+	"countersign/gateway/store/pgtest"
 )
 
 // crashes kills gateways and returns what it came to.
@@ -26,24 +27,29 @@ func crashes(t *testing.T, want int, args ...string) harness.CrashReport {
 // TestCrash: the process is killed when the send was recorded and nothing was sent.
 // With a key or a look-up the call is executed once; with neither it is held.
 func TestCrash(t *testing.T) {
-	for _, store := range crashStores(t) {
-		r := crashes(t, 0, "--store", store, "--points", "^after update use$")
-		if len(r.Trials) != 6 {
-			t.Fatalf("%d trials, want two for each guarantee", len(r.Trials))
-		}
-		for _, c := range r.Trials {
-			want := harness.CrashExecuted
-			if c.Guarantee == "none" && c.Point != "" {
-				want = harness.CrashHeld
-			}
-			if c.Result != want || c.Result == harness.CrashExecuted && c.Effects != 1 || c.Effects > 1 {
-				t.Errorf("%s: %+v, want %s", r.Store, c, want)
-			}
-		}
+	for name, store := range map[string]func(t *testing.T) string{
+		"SQLite":     func(*testing.T) string { return "sqlite" },
+		"PostgreSQL": func(t *testing.T) string { return pgtest.Database(t) },
+	} {
+		t.Run(name, func(t *testing.T) { crashIn(t, store(t)) })
 	}
 }
 
-func crashStores(*testing.T) []string { return []string{"sqlite"} }
+func crashIn(t *testing.T, store string) {
+	r := crashes(t, 0, "--store", store, "--points", "^after update use$")
+	if len(r.Trials) != 6 {
+		t.Fatalf("%d trials, want two for each guarantee", len(r.Trials))
+	}
+	for _, c := range r.Trials {
+		want := harness.CrashExecuted
+		if c.Guarantee == "none" && c.Point != "" {
+			want = harness.CrashHeld
+		}
+		if c.Result != want || c.Result == harness.CrashExecuted && c.Effects != 1 || c.Effects > 1 {
+			t.Errorf("%s: %+v, want %s", r.Store, c, want)
+		}
+	}
+}
 
 // TestCrashIsSeen: a design that spends nothing and sends no key makes the effect
 // again, and the command says so.

@@ -55,6 +55,9 @@ var shared = sync.OnceValues(func() (_ string, err error) {
 	return own.Address("postgres"), own.start()
 })
 
+// Shared returns the address of the server that most tests share, and starts it.
+func Shared() (address string, err error) { return shared() }
+
 var databases atomic.Int64
 
 // Database returns the address of a new empty database, which is gone after the
