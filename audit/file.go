@@ -23,7 +23,8 @@ type File struct {
 	path      string
 	ends      []int64 // offset after the line feed of each entry
 	truncated []byte
-	torn      bool // the file may hold part of an entry behind the last end
+	torn      bool     // the file may hold part of an entry behind the last end
+	signing   *signing // nil where no checkpoints are kept
 }
 
 var _ Log = (*File)(nil)
@@ -34,6 +35,20 @@ var _ Log = (*File)(nil)
 // the last line can be and which has no line feed, is removed; see
 // [File.Truncated].
 func OpenFile(path string) (*File, error) {
+	f, err := openAppend(path, "the audit log")
+	if err != nil {
+		return nil, err
+	}
+	l := &File{f: f, path: path}
+	if err := l.load(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return l, nil
+}
+
+// openAppend opens a file that is only appended to, and makes it, for the owner's eyes,
+// when there is none. One process at a time has it.
+func openAppend(path, what string) (*os.File, error) {
 	created := false
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -41,31 +56,27 @@ func OpenFile(path string) (*File, error) {
 		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
+		return nil, fmt.Errorf("opening %s: %w", what, err)
 	}
-	l := &File{f: f, path: path}
 	if err = lock(f); err != nil {
-		err = fmt.Errorf("opening the audit log %s: cannot lock it, another process may have it open: %w", path, err)
-	} else {
-		err = l.load()
-	}
-	if err == nil && created {
+		err = fmt.Errorf("opening %s %s: cannot lock it, another process may have it open: %w", what, path, err)
+	} else if created {
 		err = syncFolder(path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return l, nil
+	return f, nil
 }
 
 // syncFolder makes the name of a new file durable.
 func syncFolder(path string) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return fmt.Errorf("creating the audit log %s: %w", path, err)
+		return fmt.Errorf("creating %s: %w", path, err)
 	}
 	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("creating the audit log %s: %w", path, err)
+		return fmt.Errorf("creating %s: %w", path, err)
 	}
 	return nil
 }
@@ -105,11 +116,25 @@ func ReadFile(path string) ([]api.AuditEntry, error) {
 	return entries, nil
 }
 
+// A Damage is a line of a log that no gateway wrote there.
+type Damage struct {
+	Path string
+	Line int64 // which is the number that the entry should have
+	What string
+}
+
+func (d *Damage) Error() string {
+	return fmt.Sprintf("the audit log %s is damaged: line %d%s", d.Path, d.Line, d.What)
+}
+
 // scan calls each for every whole line of a log, without its line feed, and returns
-// the last line if that was cut off.
+// the last line if that was cut off. What is wrong with the log is a *Damage.
 func scan(f io.Reader, path string, each func(line []byte, e api.AuditEntry) error) (cut []byte, err error) {
 	r := bufio.NewReaderSize(f, maxLine+1)
 	for number := int64(1); ; number++ {
+		damaged := func(format string, args ...any) ([]byte, error) {
+			return nil, &Damage{path, number, fmt.Sprintf(format, args...)}
+		}
 		line, err := r.ReadSlice('\n')
 		switch {
 		case err == nil:
@@ -119,18 +144,18 @@ func scan(f io.Reader, path string, each func(line []byte, e api.AuditEntry) err
 		case errors.Is(err, io.EOF) && isCut(line, number):
 			return bytes.Clone(line), nil
 		case errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("the audit log %s is damaged: line %d has no line feed and is not the start of entry %d", path, number, number)
+			return damaged(" has no line feed and is not the start of entry %d", number)
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, fmt.Errorf("the audit log %s is damaged: line %d has more than %d bytes", path, number, maxLine)
+			return damaged(" has more than %d bytes", maxLine)
 		default:
 			return nil, fmt.Errorf("reading the audit log %s: line %d: %w", path, number, err)
 		}
 		e, err := Decode(line)
 		if err != nil {
-			return nil, fmt.Errorf("the audit log %s is damaged: line %d: %w", path, number, err)
+			return damaged(": %v", err)
 		}
 		if e.Seq != number {
-			return nil, fmt.Errorf("the audit log %s is damaged: line %d holds entry %d", path, number, e.Seq)
+			return damaged(" holds entry %d", e.Seq)
 		}
 		if err := each(line, e); err != nil {
 			return nil, err
@@ -174,7 +199,7 @@ func (l *File) Truncated() []byte { return bytes.Clone(l.truncated) }
 func (l *File) Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(ctx); err != nil {
+	if err := errors.Join(l.ready(ctx), l.signing.admit(l.size)); err != nil {
 		return api.AuditEntry{}, fmt.Errorf("appending audit entry %d: %w", l.size+1, err)
 	}
 	e.Seq = l.size + 1
@@ -199,6 +224,7 @@ func (l *File) Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry, er
 		return api.AuditEntry{}, err
 	}
 	l.ends = append(l.ends, l.end()+int64(len(line))+1)
+	l.signing.grown(l.size)
 	e.Time = e.Time.UTC().Round(0)
 	return e, nil
 }
@@ -241,16 +267,17 @@ func (l *File) Read(ctx context.Context, after int64) ([]api.AuditEntry, error) 
 	return entries, nil
 }
 
-// Close closes the file; later calls of Append and Read fail.
+// Close signs what is not signed yet, where the log signs, and closes the files; later
+// calls of Append and Read fail.
 func (l *File) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil {
+	f := l.f
+	l.f = nil
+	l.mu.Unlock()
+	if f == nil {
 		return nil
 	}
-	err := l.f.Close()
-	l.f = nil
-	if err != nil {
+	if err := errors.Join(l.stopSigning(), f.Close()); err != nil {
 		return fmt.Errorf("closing the audit log %s: %w", l.path, err)
 	}
 	return nil

@@ -67,14 +67,19 @@ type Proof struct {
 func (t *tree) Prove(seq int64) (Proof, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if seq < 1 || seq > t.size {
-		return Proof{}, fmt.Errorf("proving audit entry %d: the log has entries 1 to %d", seq, t.size)
+	return t.prove(seq, t.size)
+}
+
+// prove shows that an entry is among the first size ones.
+func (t *tree) prove(seq, size int64) (Proof, error) {
+	if seq < 1 || seq > size || size > t.size {
+		return Proof{}, fmt.Errorf("proving audit entry %d: the log has entries 1 to %d", seq, min(size, t.size))
 	}
-	p, err := tlog.ProveRecord(t.size, seq-1, tlog.HashReaderFunc(t.read))
+	p, err := tlog.ProveRecord(size, seq-1, tlog.HashReaderFunc(t.read))
 	if err != nil {
 		return Proof{}, fmt.Errorf("proving audit entry %d: %w", seq, err)
 	}
-	return Proof{Seq: seq, Size: t.size, Root: t.root(t.size), Record: p}, nil
+	return Proof{Seq: seq, Size: size, Root: t.root(size), Record: p}, nil
 }
 
 // Check verifies that line is the entry p.Seq of the log with p.Size and p.Root.
@@ -102,14 +107,19 @@ type PrefixProof struct {
 func (t *tree) ProvePrefix(prefix int64) (PrefixProof, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if prefix < 1 || prefix > t.size {
-		return PrefixProof{}, fmt.Errorf("proving the first %d audit entries: the log has %d", prefix, t.size)
+	return t.provePrefix(prefix, t.size)
+}
+
+// provePrefix shows that the first size entries start with the first prefix ones.
+func (t *tree) provePrefix(prefix, size int64) (PrefixProof, error) {
+	if prefix < 1 || prefix > size || size > t.size {
+		return PrefixProof{}, fmt.Errorf("proving the first %d audit entries: the log has %d", prefix, min(size, t.size))
 	}
-	p, err := tlog.ProveTree(t.size, prefix, tlog.HashReaderFunc(t.read))
+	p, err := tlog.ProveTree(size, prefix, tlog.HashReaderFunc(t.read))
 	if err != nil {
 		return PrefixProof{}, fmt.Errorf("proving the first %d audit entries: %w", prefix, err)
 	}
-	return PrefixProof{Prefix: prefix, PrefixRoot: t.root(prefix), Size: t.size, Root: t.root(t.size), Tree: p}, nil
+	return PrefixProof{Prefix: prefix, PrefixRoot: t.root(prefix), Size: size, Root: t.root(size), Tree: p}, nil
 }
 
 // CheckPrefix verifies p. As with [Check], compare both sizes and roots with

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,22 +55,31 @@ const maxSiblings = 32
 func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.Auth, a api.Action, t toolRow, carried api.Carried, requestID string, covered bool) (api.Outcome, error) {
 	var s *modes.Situation
 	if broken := guarded(func() { s = g.situate(ctx, caller, auth, a, carried, t) }); broken != nil {
+		// What the call is cannot be told, and no values of it are in the line.
+		_ = g.log(ctx, api.AuditEntry{
+			Event: "outcome", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, RequestID: requestID, Status: api.Refused, Refusals: broken,
+		})
 		return api.Outcome{Status: api.Refused, Refusals: broken}, nil
 	}
-	if covered || !g.gated(t.Tool, a) {
+	if gated := g.gated(t.Tool, a); covered || !gated {
 		if code, detail := g.disabled(ctx, caller); code != "" {
 			return refusedBy(api.BindOnline, code, detail), nil
+		}
+		if gated {
+			return g.ride(ctx, s, requestID)
 		}
 		return g.send(ctx, s, requestID)
 	}
 	refusals := guarded(func() { modes.Open(ctx, s) })
-	entry := api.AuditEntry{
-		Event: "dispatch", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest,
+	digest, kept := g.keepAction(ctx, s)
+	entry := &s.Line
+	*entry = api.AuditEntry{
+		Event: "dispatch", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest, ActionDigest: digest,
 		// Before the effect, so that a crash leaves no effect without its permit.
 		Permit: permitDigest(s.Evidence.Envelope.Permit), Policy: s.Policy.Version, RequestID: requestID,
 		Suspension: s.Call, // which of its calls, where the permit is for several
 	}
-	s.AuditErr = g.log(ctx, entry)
+	s.AuditErr = errors.Join(kept, g.log(ctx, *entry))
 	if refusals == nil {
 		if broken := guarded(func() { refusals = modes.Evaluate(s) }); broken != nil {
 			refusals = broken
@@ -80,6 +90,7 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		return api.Outcome{}, err
 	}
 	entry.Event, entry.Status, entry.Refusals = "outcome", outcome.Status, outcome.Refusals
+	entry.Policy = cmp.Or(s.Policy.Version, entry.Policy) // read again before the approval was spent
 	entry.Alert = alert(outcome)
 	if err != nil { // the permit may be spent for it
 		entry.Event = "outcome:error"
@@ -93,7 +104,7 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 	if s.Use > 0 {
 		entry.Note = fmt.Sprintf("use %d of %d", s.Use, s.Evidence.Envelope.Uses)
 	}
-	logErr := g.log(ctx, entry)
+	logErr := g.log(ctx, *entry)
 	if err != nil {
 		return api.Outcome{}, err
 	}
@@ -103,6 +114,25 @@ func (g *Gateway) dispatch(ctx context.Context, caller api.Principal, auth api.A
 		outcome.Refusals = append(outcome.Refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the outcome could not be logged"})
 	}
 	return outcome, nil
+}
+
+// ride sends a call that needs approval and runs with another call's. The log has it
+// like any other, and has no permit for it.
+func (g *Gateway) ride(ctx context.Context, s *modes.Situation, requestID string) (api.Outcome, error) {
+	digest, kept := g.keepAction(ctx, s)
+	entry := &s.Line
+	*entry = api.AuditEntry{
+		Event: "dispatch", Principal: s.Caller.ID, Audience: s.Action.Audience, Tool: s.Action.Tool, ArgsDigest: s.ArgsDigest, ActionDigest: digest,
+		Policy: s.Policy.Version, RequestID: requestID, Note: "runs with the approval of its step",
+	}
+	s.AuditErr = errors.Join(kept, g.log(ctx, *entry))
+	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
+		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
+	}
+	outcome, err := g.send(ctx, s, requestID)
+	entry.Event, entry.Status, entry.Refusals, entry.ProviderRequest = "outcome", outcome.Status, outcome.Refusals, requestID
+	_ = g.log(ctx, *entry) // the effect is made or not, and its intent is logged
+	return outcome, err
 }
 
 // guarded runs a part of the decision that changes nothing. If it panics, nothing
@@ -201,6 +231,7 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 	id := s.Evidence.Envelope.Permit
 	u := use{
 		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,
+		ConsumedAt: s.Now, Permit: s.Line.Permit,
 		Suspension: suspensionID(s.Evidence.Envelope.SuspendedAt),
 	}
 	if g.mode.Has(api.BindSender) {
@@ -237,6 +268,8 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 				b = api.BindIdem
 			}
 			return heldBy(b, modes.CodeUnavailable, "the approval cannot be spent now"), nil
+		default:
+			s.Line.ConsumedAt = u.ConsumedAt
 		}
 	}
 	if g.mode.Has(api.BindSeen) { // after the spend, so that a held call can still proceed
@@ -245,6 +278,7 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 			g.seen[id] = append(g.seen[id], s.Call)
 		}
 		g.mu.Unlock()
+		s.Line.ConsumedAt = u.ConsumedAt
 	}
 	if err := g.reach(ctx, api.StepConsumed); err != nil {
 		return api.Outcome{}, err

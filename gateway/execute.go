@@ -27,7 +27,9 @@ type use struct {
 	RequestID  string             `json:"request_id"`
 	Key        string             `json:"key,omitempty"` // idempotency key
 	State      string             `json:"state"`
-	At         timestamp          `json:"at"`                // of consumption, or of the newest send
+	At         timestamp          `json:"at"` // of consumption, or of the newest send
+	ConsumedAt timestamp          `json:"consumed_at,omitzero"`
+	Permit     string             `json:"permit,omitempty"`  // as the log names it
 	Deadline   timestamp          `json:"deadline,omitzero"` // of the newest send; zero where the time was not known
 	Waits      bool               `json:"waits,omitempty"`   // spent, and whoever spent it has given up sending
 	Digest     string             `json:"digest"`
@@ -50,6 +52,14 @@ const (
 
 func (u use) open() bool { return u.State == useSpent || u.State == useSending }
 
+// sentAs is the id of the request that the provider may have an effect of.
+func (u use) sentAs() string {
+	if u.State == useSending || u.State == useDone {
+		return u.RequestID
+	}
+	return ""
+}
+
 // idempotencyKey derives the provider's key from the use that was spent, so that
 // every retry has the same one and no caller can choose it.
 func idempotencyKey(useID string) string {
@@ -62,8 +72,13 @@ func idempotencyKey(useID string) string {
 func (g *Gateway) actionDigest(s *modes.Situation) string {
 	// Members are sorted by name. What cannot be written is in no envelope either, so
 	// that it is neither asked for nor consumed.
+	return canonical.Digest([]byte(actionText(s)))
+}
+
+// actionText is what the digest of an action is of.
+func actionText(s *modes.Situation) string {
 	resolved, _ := json.Marshal(s.Resolved)
-	return canonical.Digest([]byte(joined(s.Caller.Tenant, s.Action.Audience, s.Action.Tool, s.ArgsDigest, string(resolved))))
+	return joined(s.Caller.Tenant, s.Action.Audience, s.Action.Tool, s.ArgsDigest, string(resolved))
 }
 
 func (g *Gateway) request(s *modes.Situation, requestID string) api.ProviderRequest {
@@ -150,6 +165,7 @@ func (g *Gateway) answer(res api.ProviderResult, err error) (api.Outcome, error)
 // execute sends a consumed call and records what came of it.
 func (g *Gateway) execute(ctx context.Context, s *modes.Situation, requestID string, u use) (api.Outcome, error) {
 	r := g.request(s, requestID)
+	s.Line.ProviderRequest = requestID
 	r.IdempotencyKey = u.Key
 	again := resends
 	if g.mode.Has(api.BindIdem) {
@@ -283,12 +299,18 @@ func (g *Gateway) settled(ctx context.Context, u *use, state string, res api.Pro
 	return true
 }
 
+// earlierUse reads what the call has spent, and says in its line when and as what it
+// was sent.
 func (g *Gateway) earlierUse(ctx context.Context, s *modes.Situation) (u use, err error) {
 	if e := s.Evidence.Envelope; e.RunWide() {
 		s.Use, u, err = g.records.useOf(ctx, g.d.Issuer, e, s.Call)
-		return u, err
+		if u.Suspension != s.Call { // every use is another call's
+			return u, err
+		}
+	} else {
+		u, u.row, err = get[use](ctx, g.records.s, kindUse, g.useRow(s))
 	}
-	u, u.row, err = get[use](ctx, g.records.s, kindUse, g.useRow(s))
+	s.Line.ConsumedAt, s.Line.ProviderRequest = u.ConsumedAt, u.sentAs()
 	return u, err
 }
 
@@ -319,19 +341,25 @@ func (g *Gateway) absorb(ctx context.Context, s *modes.Situation, refusals []api
 // after the deadline, is the call sent again, under the same key and only while
 // authority still holds. owner: this very dispatch sent the call.
 func (g *Gateway) reconcile(ctx context.Context, s *modes.Situation, u use, owner bool) (api.Outcome, error) {
+	found := &s.Line.Reconciled
 	if u.State == useSpent {
 		if !u.Waits && g.underWay(u) {
+			*found = api.StillOpen
 			return heldBy(api.BindIdem, "in_progress", "the call may be about to be sent"), nil
 		}
+		*found = api.FoundNotSent
 		return g.resume(ctx, s, u)
 	}
-	res, found, err := g.d.Provider.Lookup(ctx, lookup(u))
+	res, accepted, err := g.d.Provider.Lookup(ctx, lookup(u))
 	switch {
 	case errors.Is(err, api.ErrNoLookup):
+		*found = api.NoLookup
 		return heldBy(api.BindIdem, "unreconciled", "the provider has no look-up: a person has to find out whether the call was executed"), nil
 	case err != nil:
+		*found = api.LookupFailed
 		return heldBy(api.BindIdem, modes.CodeUnavailable, "the provider does not answer look-ups now"), nil
-	case found:
+	case accepted:
+		*found = reconciled(became(res))
 		g.settled(ctx, &u, became(res), res)
 		if res.Status >= 400 {
 			return api.Outcome{}, fmt.Errorf("%w: the provider failed with status %d and made no effect", api.ErrUnavailable, res.Status)
@@ -339,11 +367,22 @@ func (g *Gateway) reconcile(ctx context.Context, s *modes.Situation, u use, owne
 		res.Replayed = true
 		return g.answer(res, nil)
 	case owner && s.Tool.Guarantee == api.GuaranteeIdempotent:
+		*found = api.FoundNothing
 		return g.sendAgain(ctx, s, u)
 	case g.underWay(u):
+		*found = api.StillOpen
 		return heldBy(api.BindIdem, "in_progress", "the call may still be on its way"), nil
 	}
+	*found = api.FoundNotExecuted
 	return g.resume(ctx, s, u)
+}
+
+// reconciled says what the end of a use is that was found out.
+func reconciled(state string) api.Reconciliation {
+	if state == useDone {
+		return api.FoundExecuted
+	}
+	return api.FoundFailed
 }
 
 func lookup(u use) api.LookupQuery {
@@ -412,17 +451,19 @@ func (g *Gateway) unreconciled(ctx context.Context, digest, before string) (use,
 	return use{}, false, nil
 }
 
-// settle finds out what became of an open use without sending anything, and records
-// it. It reports whether the outcome is known now.
+// settle finds out what became of an open use without sending anything, logs it and
+// records it. It reports whether the outcome is known now.
 func (g *Gateway) settle(ctx context.Context, u use) bool {
+	what := api.FoundNotSent
 	if u.State == useSending {
 		res, found, err := g.d.Provider.Lookup(ctx, lookup(u))
 		if err != nil {
 			return false
 		}
 		if found {
-			return g.settled(ctx, &u, became(res), res)
+			return g.found(ctx, u, reconciled(became(res))) && g.settled(ctx, &u, became(res), res)
 		}
+		what = api.FoundNotExecuted
 	}
-	return !g.underWay(u) && g.settled(ctx, &u, useFailed, api.ProviderResult{})
+	return !g.underWay(u) && g.found(ctx, u, what) && g.settled(ctx, &u, useFailed, api.ProviderResult{})
 }

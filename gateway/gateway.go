@@ -42,6 +42,7 @@ type Config struct {
 	Approvals  store.Store // suspensions, approvals, spent state
 	Registry   store.Store // principals, credentials, policy; may be the same store
 	Audit      audit.Log
+	Values     audit.Keeper // optional: what the digests in the log stand for; nobody keeps it if nil
 	Keys       *modes.Keys
 	Version    string // optional
 	// ProvenKeys, optional, makes an agent that is enrolled with a key known only over
@@ -60,6 +61,7 @@ type Gateway struct {
 	records   records
 	registry  registry
 	audit     audit.Log
+	values    audit.Keeper
 	keys      *modes.Keys
 	rp        *passkey.RelyingParty
 	version   string
@@ -113,7 +115,7 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 		return nil, fmt.Errorf("configuring the gateway: %w", err)
 	}
 	g := &Gateway{
-		mode: c.Mode, d: d, records: records{c.Approvals}, registry: registry{c.Registry}, audit: c.Audit, keys: c.Keys, rp: rp,
+		mode: c.Mode, d: d, records: records{c.Approvals}, registry: registry{c.Registry}, audit: c.Audit, values: c.Values, keys: c.Keys, rp: rp,
 		version: c.Version, proven: c.ProvenKeys, reachStep: c.Reach, tools: map[toolName]toolRow{},
 		seen: map[string][]string{}, proofs: [2]map[string]bool{{}, {}},
 	}

@@ -107,7 +107,8 @@ type suspension struct {
 	View       api.View   `json:"view"`
 	Challenge  []byte     `json:"challenge,omitempty"`
 	ArgsDigest string     `json:"args_digest"`
-	Digest     string     `json:"digest"` // see actionDigest
+	Digest     string     `json:"digest"`           // see actionDigest
+	Policy     string     `json:"policy,omitempty"` // version in force when it was suspended
 	row        store.Row  // of its first stage
 }
 

@@ -37,9 +37,10 @@ func (g *Gateway) Propose(ctx context.Context, auth api.Auth, a api.Action) (api
 	if r, ok := modes.Recheck(s, api.BindStrict); !ok {
 		return api.Pending{}, &api.RefusedError{Refusals: []api.Refusal{r}}
 	}
-	s.AuditErr = g.log(ctx, api.AuditEntry{
-		Event: "propose", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest, Policy: s.Policy.Version,
-	})
+	digest, kept := g.keepAction(ctx, s)
+	s.AuditErr = errors.Join(kept, g.log(ctx, api.AuditEntry{
+		Event: "propose", Principal: caller.ID, Audience: a.Audience, Tool: a.Tool, ArgsDigest: s.ArgsDigest, ActionDigest: digest, Policy: s.Policy.Version,
+	}))
 	if r, ok := modes.Recheck(s, api.BindClosed); !ok {
 		return api.Pending{}, &api.RefusedError{Refusals: []api.Refusal{r}}
 	}
@@ -104,6 +105,7 @@ func (g *Gateway) suspend(ctx context.Context, s *modes.Situation, t toolRow) (a
 	sus := suspension{
 		ID: suspensionID(at), At: at, Permit: hex.EncodeToString(randomBytes(16)),
 		Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest, Digest: g.actionDigest(s),
+		Policy: s.Policy.Version,
 	}
 	e := modes.Envelope{
 		Type: modes.EnvelopeType, Permit: sus.Permit, Decision: api.Approve, Issuer: g.d.Issuer, Tenant: s.Caller.Tenant,
@@ -202,12 +204,21 @@ func (g *Gateway) requester(ctx context.Context, agent api.Principal) (string, e
 // the assertion options, which hold the digest's own consequence, without what is
 // offered beside it, and without the renderings, which are made of the rest.
 func viewDigest(v api.View) (string, error) {
+	text, err := viewText(v)
+	if err != nil {
+		return "", err
+	}
+	return canonical.Digest(text), nil
+}
+
+// viewText is what the digest of a view is of.
+func viewText(v api.View) ([]byte, error) {
 	v.Digest, v.Offer, v.Assertion, v.Rendered = "", nil, nil, nil
 	text, err := canonical.Canonical(v)
 	if err != nil {
-		return "", fmt.Errorf("digesting the view: %w", err)
+		return nil, fmt.Errorf("digesting the view: %w", err)
 	}
-	return canonical.Digest(text), nil
+	return text, nil
 }
 
 // Preview implements api.Target. It is a dry run because of the method called;
@@ -348,9 +359,11 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 	}
 	// The log says what was posted before anything is on record, and what is on record
 	// once it is: no line says that a suspension was approved which was not.
+	shown, kept := g.keepView(ctx, sus.View)
 	entry := api.AuditEntry{
-		Event: "posted:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver, Audience: e.Audience, Tool: e.Tool,
-		ArgsDigest: sus.ArgsDigest, ViewDigest: sus.View.Digest, Policy: e.Policy,
+		Event: "posted:" + string(d.Verdict), Suspension: sus.ID, Permit: permitDigest(sus.Permit), Principal: a.Approver,
+		Audience: sus.Action.Audience, Tool: sus.Action.Tool,
+		ArgsDigest: sus.ArgsDigest, ActionDigest: sus.Digest, ViewDigest: shown, Policy: sus.Policy,
 	}
 	var notes []string
 	if e.Stages > 1 {
@@ -365,7 +378,7 @@ func (g *Gateway) Decide(ctx context.Context, auth api.Auth, d api.Decision) err
 		notes = append(notes, "run-wide: up to "+termsText(*sus.View.RunWide))
 	}
 	entry.Note = strings.Join(notes, "; ")
-	if logErr := g.log(ctx, entry); logErr != nil && g.mode.Has(api.BindClosed) {
+	if logErr := errors.Join(kept, g.log(ctx, entry)); logErr != nil && g.mode.Has(api.BindClosed) {
 		refusals = append(refusals, api.Refusal{Binding: api.BindClosed, Code: modes.CodeUnavailable, Detail: "the audit log cannot be written"})
 	}
 	entry.Event = "decide:" + string(d.Verdict)

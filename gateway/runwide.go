@@ -127,7 +127,8 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 		if err != nil || len(modes.Covers(ctx, &at, a)) > 0 {
 			continue // a person is asked, also where this cannot be known now
 		}
-		sus := suspension{Permit: a.ID, Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest, Digest: digest, Envelope: a.EnvelopeText, Challenge: a.Challenge}
+		sus := suspension{Permit: a.ID, Agent: s.Caller.ID, Action: s.Action, ArgsDigest: s.ArgsDigest, Digest: digest,
+			Policy: s.Policy.Version, Envelope: a.EnvelopeText, Challenge: a.Challenge}
 		asked, err := g.records.suspension(ctx, a.Suspension)
 		if err != nil {
 			return p, false, err
@@ -143,7 +144,7 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 		}
 		_ = g.log(ctx, api.AuditEntry{ // that it was proposed is in the log, and before an effect its dispatch will be
 			Event: "granted", Suspension: sus.ID, Permit: permitDigest(a.ID), Principal: s.Caller.ID, Audience: t.Audience, Tool: t.Name,
-			ArgsDigest: s.ArgsDigest, ViewDigest: a.ViewDigest, Policy: s.Policy.Version, Note: "run-wide approval of " + a.Suspension,
+			ArgsDigest: s.ArgsDigest, ActionDigest: digest, ViewDigest: a.ViewDigest, Policy: s.Policy.Version, Note: "run-wide approval of " + a.Suspension,
 		})
 		return api.Pending{Suspension: sus.ID, State: api.StateGranted, SuspendedAt: sus.At}, true, nil
 	}

@@ -60,6 +60,9 @@ type Situation struct {
 	// Use is which use of a run-wide approval the call spends or has spent, from 1;
 	// zero while that is not known.
 	Use int
+	// Line is what the decision log says of the call, as far as that is known. The gateway
+	// fills it in, and no check reads it.
+	Line api.AuditEntry
 	// ProofID is the identifier of the proof that the sender binding verified, to
 	// be remembered when the approval is spent.
 	ProofID string

@@ -201,19 +201,51 @@ type AuditEntry struct {
 	Audience   string    `json:"audience,omitempty"`
 	Tool       string    `json:"tool,omitempty"`
 	ArgsDigest string    `json:"args_digest,omitempty"` // hex SHA-256 of the canonical arguments
-	ViewDigest string    `json:"view_digest,omitempty"`
-	Policy     string    `json:"policy,omitempty"`
-	RequestID  string    `json:"request_id,omitempty"`
-	Key        string    `json:"key,omitempty"` // provider idempotency key
-	Status     Status    `json:"status,omitempty"`
-	Refusals   []Refusal `json:"refusals,omitempty"`
-	Alert      Alert     `json:"alert,omitempty"`
+	// ActionDigest is the hex SHA-256 of tenant, service, tool, ArgsDigest and what the
+	// references resolve to, where the design resolves them: of a decision as shown, of a
+	// dispatch as sent.
+	ActionDigest string `json:"action_digest,omitempty"`
+	ViewDigest   string `json:"view_digest,omitempty"` // of what the approver was shown; see [View].Digest
+	Policy       string `json:"policy,omitempty"`      // version: of a decision that under which it was asked for
+	RequestID    string `json:"request_id,omitempty"`
+	// ConsumedAt is when the approval was spent, by this dispatch or the one that it
+	// repeats.
+	ConsumedAt time.Time `json:"consumed_at,omitzero"`
+	// ProviderRequest is the id of the request that was sent to the provider, which is
+	// that of an earlier dispatch where this one repeats it.
+	ProviderRequest string `json:"provider_request_id,omitempty"`
+	Key             string `json:"key,omitempty"` // provider idempotency key
+	// Reconciled is what was found out about a call whose outcome was not known.
+	Reconciled Reconciliation `json:"reconciled,omitempty"`
+	Status     Status         `json:"status,omitempty"`
+	Refusals   []Refusal      `json:"refusals,omitempty"`
+	Alert      Alert          `json:"alert,omitempty"`
 	// Uses is how many calls the approval is for, where that is more than one.
 	Uses int64 `json:"uses,omitempty"`
 	// Note is what else an auditor has to know: the value of an administrative
 	// event, the stage that was decided, the opt-out under which somebody did, the
 	// terms of a run-wide approval, and which of its uses a call was.
 	Note string `json:"note,omitempty"`
+}
+
+// A Reconciliation is what a gate found out about a call of which it was not known
+// whether it was executed.
+type Reconciliation string
+
+const (
+	FoundExecuted    Reconciliation = "executed"     // the provider has it on record
+	FoundFailed      Reconciliation = "failed"       // the provider has on record that it failed, without an effect
+	FoundNothing     Reconciliation = "nothing"      // nothing is on record yet: it was sent again under the same key
+	FoundNotSent     Reconciliation = "not sent"     // whoever spent the approval sent nothing
+	FoundNotExecuted Reconciliation = "not executed" // it was not, and cannot be any more
+	StillOpen        Reconciliation = "in progress"  // it may still be on its way
+	NoLookup         Reconciliation = "no look-up"   // the provider offers none: a person has to find out
+	LookupFailed     Reconciliation = "unavailable"  // the provider does not answer look-ups
+)
+
+// Reconciliations returns every reconciliation.
+func Reconciliations() []Reconciliation {
+	return []Reconciliation{FoundExecuted, FoundFailed, FoundNothing, FoundNotSent, FoundNotExecuted, StillOpen, NoLookup, LookupFailed}
 }
 
 // An Alert is something in the decision log that an operator has to look at.

@@ -27,10 +27,11 @@ func invalidf(format string, args ...any) error {
 // enums holds the values of the contract's closed sets. Bindings are an open one:
 // another target may name its own.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[api.PendingState](): names(api.StatePending, api.StateGranted, api.StateExempt, api.StateHeld),
-	reflect.TypeFor[api.Verdict]():      names(api.Approve, api.Decline),
-	reflect.TypeFor[api.Status]():       names(api.Executed, api.Refused, api.Held, api.Reasked, api.Absorbed),
-	reflect.TypeFor[api.Role]():         names(api.RoleAgent, api.RolePerson, api.RoleAdmin, api.RoleAuditor),
+	reflect.TypeFor[api.PendingState]():   names(api.StatePending, api.StateGranted, api.StateExempt, api.StateHeld),
+	reflect.TypeFor[api.Verdict]():        names(api.Approve, api.Decline),
+	reflect.TypeFor[api.Status]():         names(api.Executed, api.Refused, api.Held, api.Reasked, api.Absorbed),
+	reflect.TypeFor[api.Reconciliation](): names(api.Reconciliations()...),
+	reflect.TypeFor[api.Role]():           names(api.RoleAgent, api.RolePerson, api.RoleAdmin, api.RoleAuditor),
 	reflect.TypeFor[api.EventKind](): names(api.EventEnrol, api.EventDisableAgent, api.EventRevoke,
 		api.EventPolicyChange, api.EventRiskLabel, api.EventApprovals, api.EventRemoveCredential, api.EventAllowSelfApproval, api.EventForbidSelfApproval,
 		api.EventAllowRunWide, api.EventForbidRunWide),

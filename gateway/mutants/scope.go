@@ -21,6 +21,7 @@ var scope = []struct {
 	{"gateway/execute.go", nil},
 	{"gateway/review.go", nil},
 	{"gateway/runwide.go", nil},
+	{"gateway/kept.go", nil},
 	{"gateway/admin.go", nil},
 	{"gateway/instances.go", []string{"Gateway.shareProof"}},
 	{"gateway/gateway.go", []string{
