@@ -465,5 +465,6 @@ func (g *Gateway) settle(ctx context.Context, u use) bool {
 		}
 		what = api.FoundNotExecuted
 	}
-	return !g.underWay(u) && g.found(ctx, u, what) && g.settled(ctx, &u, useFailed, api.ProviderResult{})
+	// That it was not executed is true once nobody can send it any more.
+	return !g.underWay(u) && g.settled(ctx, &u, useFailed, api.ProviderResult{}) && g.found(ctx, u, what)
 }

@@ -49,7 +49,7 @@ func (g *Gateway) keep(ctx context.Context, v audit.Value) error {
 }
 
 // found logs what became of a use that nobody presented: it was in the way of an equal
-// action. Where that cannot be logged, a design that fails closed leaves it open.
+// action. Where that cannot be logged, a design that fails closed does not go on.
 func (g *Gateway) found(ctx context.Context, u use, what api.Reconciliation) bool {
 	err := g.log(ctx, api.AuditEntry{
 		Event: "reconcile", Suspension: u.Suspension, Permit: u.Permit, Audience: u.Audience, Tool: u.Tool, ActionDigest: u.Digest,
