@@ -36,15 +36,23 @@ func Compare(log []api.AuditEntry, ledger []Effect) []Finding {
 	type request struct{ audience, tool, id string }
 	byKey, byRequest, uses := map[string][]spend{}, map[request][]spend{}, map[string]int64{}
 	for _, e := range log {
+		if e.Permit != "" {
+			uses[e.Permit] = max(uses[e.Permit], e.Uses, 1)
+		}
+	}
+	for _, e := range log {
 		if e.Permit == "" {
 			continue
 		}
-		uses[e.Permit] = max(uses[e.Permit], e.Uses, 1)
+		s := spend{permit: e.Permit}
+		if uses[e.Permit] > 1 { // else all lines are of one call, whether or not they name it
+			s.call = e.Suspension
+		}
 		if e.Key != "" {
-			note(byKey, e.Key, spend{e.Permit, e.Suspension})
+			note(byKey, e.Key, s)
 		}
 		if e.RequestID != "" {
-			note(byRequest, request{e.Audience, e.Tool, e.RequestID}, spend{e.Permit, e.Suspension})
+			note(byRequest, request{e.Audience, e.Tool, e.RequestID}, s)
 		}
 	}
 	made, calls := map[string][]int64{}, map[spend]int{}

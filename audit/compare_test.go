@@ -26,6 +26,8 @@ func TestCompare(t *testing.T) {
 		e.Suspension = suspension
 		return e
 	}
+	named := line("p", "", "k1")
+	named.Event, named.Suspension = "reconcile", "s1"
 	elsewhere := effect(2, "r1", "")
 	elsewhere.Audience = "payroll"
 	for _, tt := range []struct {
@@ -46,6 +48,7 @@ func TestCompare(t *testing.T) {
 			[]audit.Finding{twice("p", 1, 2), twice("q", 1, 2)}},
 		{"the same id at another service", []api.AuditEntry{line("p", "r1", "")}, []audit.Effect{effect(1, "r1", ""), elsewhere}, nil},
 		{"what needs no permit", []api.AuditEntry{line("", "r1", "")}, []audit.Effect{effect(1, "r1", ""), effect(2, "r1", ""), effect(3, "", "")}, nil},
+		{"a line that names the call beside one that does not", []api.AuditEntry{line("p", "r1", "k1"), named}, []audit.Effect{effect(1, "r1", "k1")}, nil},
 		{"as many calls as it is for", []api.AuditEntry{several(2), call("s1", "r1"), call("s2", "r2")}, []audit.Effect{effect(1, "r1", ""), effect(2, "r2", "")}, nil},
 		{"one call more than it is for", []api.AuditEntry{several(2), call("s1", "r1"), call("s2", "r2"), call("s3", "r3")},
 			[]audit.Effect{effect(1, "r1", ""), effect(2, "r2", ""), effect(3, "r3", "")}, []audit.Finding{twice("p", 1, 2, 3)}},

@@ -235,6 +235,9 @@ func ReadValues(path string, each func(Value) error) error {
 // file is written anew beside the old one, which it then replaces; no gateway may have
 // it open. What a disk or a copy keeps of the old one is not its business.
 func Erase(path string, digests []string) (erased int, err error) {
+	if _, err := os.Stat(path); err != nil { // a mistaken name makes no file
+		return 0, fmt.Errorf("opening the audit values: %w", err)
+	}
 	v, err := OpenValues(path)
 	if err != nil {
 		return 0, err
