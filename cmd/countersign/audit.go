@@ -19,11 +19,21 @@ import (
 func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Look through the audit logs of gateways",
-		Args:  noArguments,
-		RunE:  noCommand,
+		Short: "Look through the audit logs of gateways, and verify and prove what is in them",
+		Long: `A gateway writes every decision to its audit log before it has an effect; what cannot
+be written is held. Beside FILE, the log, are
+
+  FILE.checkpoints     signed notes of how long the log was and of the root over it
+  FILE.key             the key that signs them, for the gateway alone
+  FILE.values.jsonl    what the digests in the log stand for, for who may see it
+
+The gateway prints the verifier key when it starts. Keep it, and a copy of the newest
+checkpoint now and then, where the gateway's operators cannot change them: whoever has
+the key and the files can make others.`,
+		Args: noArguments,
+		RunE: noCommand,
 	}
-	cmd.AddCommand(newAlerts())
+	cmd.AddCommand(newAlerts(), newVerify(), newProve(), newProofCheck(), newShow(), newErase())
 	return cmd
 }
 

@@ -125,22 +125,31 @@ func loadKeys(issuer, path string) (gatewayKeys, error) {
 func keySetAt(path string, fresh jose.JSONWebKeySet) (jose.JSONWebKeySet, error) {
 	set := jose.JSONWebKeySet{}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if err := createKeyFile(path, fresh); err != nil && !errors.Is(err, fs.ErrExist) {
+		text, err := json.MarshalIndent(fresh, "", "  ")
+		if err != nil {
+			return set, err
+		}
+		if err := createSecret(path, append(text, '\n')); err != nil {
 			return set, err
 		}
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return set, err
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return set, fmt.Errorf("others may read it (mode %04o): chmod 600 it, or make new keys if they have", info.Mode().Perm())
-	}
-	text, err := results.ReadRegular(path)
+	text, err := readSecret(path)
 	if err != nil {
 		return set, err
 	}
 	return parseKeySet(text)
+}
+
+// readSecret reads a file of keys that nobody but its owner may read.
+func readSecret(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("others may read it (mode %04o): chmod 600 it, or make new keys if they have", info.Mode().Perm())
+	}
+	return results.ReadRegular(path)
 }
 
 // parseKeySet reads a JWK Set. Of two lists of keys none is the set's.
@@ -152,21 +161,21 @@ func parseKeySet(text []byte) (jose.JSONWebKeySet, error) {
 	return set, nil
 }
 
-// createKeyFile writes a whole file before it gets its name, so that of two
-// gateways that start together neither reads half of the other's.
-func createKeyFile(path string, set jose.JSONWebKeySet) error {
-	text, err := json.MarshalIndent(set, "", "  ")
-	if err != nil {
-		return err
-	}
+// createSecret writes a whole file before it gets its name, so that of two gateways
+// that start together neither reads half of the other's. A file that is there by then
+// stays.
+func createSecret(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
+	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Link(f.Name(), path) // fails where the file exists by now
+	if err := os.Link(f.Name(), path); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"countersign/audit"
 	"countersign/gateway"
 	"countersign/gateway/api"
 	"countersign/gateway/store"
@@ -126,6 +125,7 @@ type gatewayOptions struct {
 	origin                          string
 	ttl                             time.Duration
 	keys, audit                     string
+	auditKey, auditValues           string
 	server                          serverOptions
 	lab, labFile                    string
 }
@@ -141,6 +141,9 @@ the real clock, in front of a provider.
 With --store sqlite:FILE several gateways on one machine may share the file; give
 each its own --audit file and all the same keys. Keys are kept in FILE.keys, with
 mode 0600, unless --keys names another file, so permits survive a restart.
+
+Every decision is in the audit log before it has an effect, and checkpoints of the log
+are signed: see countersign audit --help.
 
 With --store postgres://USER@HOST/DATABASE gateways on several machines share the
 schema countersign of a PostgreSQL database (14 or newer), which the first one
@@ -193,6 +196,8 @@ reaches the control can do all that; it is never served without --lab.`,
 	f.StringVar(&o.store, "store", "memory", "where approvals are kept: memory, sqlite:FILE, or postgres://USER@HOST/DATABASE")
 	f.StringVar(&o.keys, "keys", "", "JWK Set with the gateway's keys, made when absent (default: FILE.keys beside the SQLite file; needed with PostgreSQL)")
 	f.StringVar(&o.audit, "audit", "", "append-only audit log, made when absent (default: FILE.audit.jsonl beside the SQLite file; needed with PostgreSQL); with --lab a folder, for a log of each deployment")
+	f.StringVar(&o.auditKey, "audit-key", "", "Ed25519 key that signs the checkpoints of the audit log, made when absent (default: the log's name and .key)")
+	f.StringVar(&o.auditValues, "audit-values", "", "what the digests in the audit log stand for, kept apart; none for no file (default: the log's name and .values.jsonl)")
 	f.StringVar(&o.adminFile, "admin-token-file", "", "file that holds the administrator's token")
 	f.StringVar(&o.auditorFile, "auditor-token-file", "", "file that holds the auditor's token")
 	f.StringVar(&o.origin, "origin", "", "web origin of the approver's page, which is not served here (default: http://localhost and the port)")
@@ -246,11 +251,19 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return fmt.Errorf("--provider: %w", err)
 	}
-	rows, log, err := o.open(ctx, place, warn)
+	if place.file == "" && place.address == "" {
+		fmt.Fprintln(warn, "countersign: warning: --store memory serves one process and forgets everything at its end; what was approved before is then refused")
+	}
+	rows, err := place.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, rows.Close(), closeLog(log)) }()
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	log, err := o.openAudit(place.file, out, warn)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
 	if o.keys == "" && place.file != "" {
 		o.keys = place.file + ".keys"
 	}
@@ -273,7 +286,7 @@ func (o gatewayOptions) serve(cmd *cobra.Command) (err error) {
 		return err
 	}
 	g, err := gateway.New(ctx, gateway.Config{
-		Mode: mode, Approvals: rows, Registry: rows, Audit: log, Keys: keys.keys, Version: results.NewManifest(nil, 0, time.Time{}).Module,
+		Mode: mode, Approvals: rows, Registry: rows, Audit: log.Log, Values: log.values, Keys: keys.keys, Version: results.NewManifest(nil, 0, time.Time{}).Module,
 		ProvenKeys: o.server.agentCertificates,
 		Deployment: api.Deployment{
 			Issuer: issuer, Tools: sc.ToolTable(), Provider: client, Directory: client, Clock: wallClock{}, ApprovalTTL: o.ttl,
@@ -418,38 +431,6 @@ func (o gatewayOptions) keysOfStore(ctx context.Context, p place, rows store.Sto
 		return err
 	}
 	return hint(fmt.Errorf("the store is in use, and there is no key file %s", o.keys), "copy the key file of the gateway that made the store; fresh keys would refuse what was approved")
-}
-
-// open opens the store and the audit log.
-func (o gatewayOptions) open(ctx context.Context, p place, warn io.Writer) (rows store.Store, _ audit.Log, err error) {
-	if p == (place{}) {
-		fmt.Fprintln(warn, "countersign: warning: --store memory serves one process and forgets everything at its end; what was approved before is then refused")
-	}
-	if rows, err = p.open(ctx); err != nil {
-		return nil, nil, err
-	}
-	path := o.audit
-	if path == "" && p.file != "" {
-		path = p.file + ".audit.jsonl"
-	}
-	if path == "" {
-		return rows, audit.NewMemory(), nil
-	}
-	log, err := audit.OpenFile(path)
-	if err != nil {
-		return nil, nil, errors.Join(hint(err, "each gateway needs an audit file of its own: --audit FILE"), rows.Close())
-	}
-	if cut := log.Truncated(); len(cut) > 0 {
-		fmt.Fprintf(warn, "countersign: warning: the audit log %s ended in an unfinished line of %d bytes, which was never acknowledged and is removed\n", path, len(cut))
-	}
-	return rows, log, nil
-}
-
-func closeLog(l audit.Log) error {
-	if c, ok := l.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }
 
 // A token is an operator's, given or made.
