@@ -34,7 +34,9 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { _ = l.Close() })
 			env.Setenv("TAKEN", l.Addr().String())
-			return nil
+			folder, err := filepath.Abs(filepath.Join("testdata", "audit"))
+			env.Setenv("AUDIT", folder)
+			return err
 		},
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -261,8 +262,30 @@ func TestServedGatewayExecutesOnce(t *testing.T) {
 	if want := []api.Alert{api.AlertSpent, api.AlertHash, api.AlertSpent}; code != 1 || !slices.Equal(names, want) || len(found.Effects) != 0 {
 		t.Errorf("exit code %d, %s: alerts %v and %v, want %v and none", code, stderr, names, found.Effects, want)
 	}
+	if code := gate.stop(); code != 0 {
+		t.Errorf("the gateway stopped with %d: %s", code, gate.out)
+	}
 	if code := prov.stop(); code != 0 {
 		t.Errorf("the provider stopped with %d: %s", code, prov.out)
+	}
+
+	// All of it is signed, and the values are beside it and not in it.
+	log := filepath.Join(dir, "approvals.db.audit.jsonl")
+	key := regexp.MustCompile(`verifier key (\S+)\n`).FindStringSubmatch(gate.out.String())[1]
+	code, out, stderr = command(t, ctx, "audit", "verify", log, "--key", key)
+	if lines, err := os.ReadFile(log); err != nil || code != 0 || !strings.Contains(out, fmt.Sprintf("covered: %d, by checkpoint", bytes.Count(lines, []byte("\n")))) {
+		t.Errorf("exit code %d: %s%s, %v", code, out, stderr, err)
+	}
+	code, out, stderr = command(t, ctx, "audit", "show", log, "s-000001", "--json")
+	var shown []shownEntry
+	must(t, json.Unmarshal([]byte(out), &shown))
+	if code != 0 || len(shown) != 2 || len(shown[0].Values) != 3 {
+		t.Errorf("exit code %d: %s%s: nothing is shown", code, out, stderr)
+	}
+	for _, file := range []string{log + ".key", valuesOf(log), log} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v, %v", file, info.Mode(), err)
+		}
 	}
 }
 
