@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,6 +43,7 @@ var accepted = map[string][]string{
 	`{"amount":1,"to":"` + "e\u0301" + `"}`:     {`{"amount":1,"to":"e\u0301"}`},
 	`{"amount":1,"to":"` + "\u202e\x7f" + `"}`:  {`{"amount":1,"to":"\u202E\u007f"}`},
 	`{"amount":1,"tags":["b","a\"]",""]}`:       {`{"tags":["b","a\"]",""],"amount":1}`},
+	`{"amount":1,"tags":["a\"b"]}`:              {`{"amount":1,"tags":["a\"b"]}`},
 	`{"amount":1,"tags":[],"urgent":true}`:      {`{"urgent":true,"tags":[ ],"amount":1}`},
 	`{"amount":1,"urgent":false}`:               {`{"amount":1,"urgent":false}`},
 	`{"amount":1,"to":"` + "\ufffd" + `"}`:      {`{"amount":1,"to":"\ufffd"}`}, // a character like any other
@@ -94,6 +96,7 @@ var refused = []struct {
 	{"case variant among many", canonical.CaseVariant, "/to/k9", `{"amount":1,"to":{"K9":0,"k0":0,"k1":0,"k2":0,"k3":0,"k4":0,"k5":0,"k6":0,"k7":0,"k8":0,"k9":0,"l0":0,"l1":0,"l2":0,"l3":0,"l4":0,"l5":0,"l6":0}}`},
 	{"unknown", canonical.UnknownField, "/memo", `{"amount":1,"memo":"x"}`},
 	{"unknown, hostile name", canonical.UnknownField, `/a~1b~0\n\x1b[2J`, `{"amount":1,"a/b~\n\u001b[2J":"x"}`},
+	{"unknown, long name", canonical.UnknownField, "/" + strings.Repeat("x", 64) + `\u2026`, `{"amount":1,"` + strings.Repeat("x", 1000) + `":"x"}`},
 	{"unknown, composed name", canonical.UnknownField, `/to\u0301`, `{"amount":1,"to\u0301":"x"}`},
 	{"empty name", canonical.UnknownField, "/", `{"amount":1,"":"x"}`},
 	{"missing", canonical.MissingField, "/amount", `{"to":"x"}`},
@@ -105,6 +108,8 @@ var refused = []struct {
 	{"boolean for number", canonical.Type, "/rate", `{"amount":1,"rate":true}`},
 	{"object for string", canonical.Type, "/to", `{"amount":1,"to":{}}`},
 	{"string for strings", canonical.Type, "/tags", `{"amount":1,"tags":"a"}`},
+	{"string for strings, as a list ends", canonical.Type, "/tags", `{"amount":1,"tags":"]"}`},
+	{"number for strings", canonical.Type, "/tags", `{"amount":1,"tags":1}`},
 	{"number in strings", canonical.Type, "/tags", `{"amount":1,"tags":["a",1]}`},
 	{"null in strings", canonical.Type, "/tags", `{"amount":1,"tags":["a",null]}`},
 	{"null", canonical.Null, "/to", `{"amount":1,"to":null}`},
@@ -148,7 +153,8 @@ var refused = []struct {
 	{"underscore", canonical.NumberSyntax, "/amount", `{"amount":1_000}`},
 	{"two points", canonical.NumberSyntax, "/amount", `{"amount":1.2.3}`},
 	{"NaN", canonical.NumberSyntax, "/rate", `{"amount":1,"rate":NaN}`},
-	{"infinity", canonical.NumberSyntax, "/rate", `{"amount":1,"rate":-Infinity}`},
+	{"infinity", canonical.NumberSyntax, "/rate", `{"amount":1,"rate":Infinity}`},
+	{"minus infinity", canonical.NumberSyntax, "/rate", `{"amount":1,"rate":-Infinity}`},
 	{"split number", canonical.Syntax, "", `{"amount":1 2}`},
 	{"split literal", canonical.Syntax, "/urgent", `{"amount":1,"urgent":t rue}`},
 	{"cut literal", canonical.Syntax, "/urgent", `{"amount":1,"urgent":tru`},
@@ -156,6 +162,10 @@ var refused = []struct {
 	{"trailing comma in array", canonical.Syntax, "/tags/1", `{"amount":1,"tags":["a",]}`},
 	{"leading comma", canonical.Syntax, "", `{,"amount":1}`},
 	{"no colon", canonical.Syntax, "/amount", `{"amount" 1}`},
+	{"equals sign for a colon", canonical.Syntax, "/amount", `{"amount"=1}`},
+	{"letter for a colon", canonical.Syntax, "/amount", `{"amount"x1}`},
+	{"semicolon for a comma", canonical.Syntax, "", `{"amount":1;"to":"x"}`},
+	{"semicolon in an array", canonical.Syntax, "/tags", `{"amount":1,"tags":["a";"b"]}`},
 	{"no value", canonical.Syntax, "/amount", `{"amount":}`},
 	{"unquoted key", canonical.Syntax, "", `{amount:1}`},
 	{"single quotes", canonical.Syntax, "", `{'amount':1}`},
@@ -163,6 +173,9 @@ var refused = []struct {
 	{"bad escape in a later key", canonical.Syntax, "", `{"amount":1,"\q":2}`},
 	{"cut in a later key", canonical.Syntax, "", `{"amount":1,"\q`},
 	{"escape of three digits", canonical.Syntax, "/to", `{"amount":1,"to":"\u004"}`},
+	{"escape of letters behind f", canonical.Syntax, "/to", `{"amount":1,"to":"\u00gg"}`},
+	{"escape with g", canonical.Syntax, "/to", `{"amount":1,"to":"\u00g0"}`},
+	{"escape with G", canonical.Syntax, "/to", `{"amount":1,"to":"\u00G0"}`},
 	{"escape with a sign", canonical.Syntax, "/to", `{"amount":1,"to":"\u+041"}`},
 	{"cut", canonical.Syntax, "", `{"amount":1`},
 	{"cut string", canonical.Syntax, "/to", `{"amount":1,"to":"x`},
@@ -171,6 +184,7 @@ var refused = []struct {
 	{"empty", canonical.Syntax, "", ``},
 	{"white space", canonical.Syntax, "", "  \n"},
 	{"NUL between tokens", canonical.Syntax, "", "{\"amount\":1\x00}"},
+	{"replacement character between tokens", canonical.Syntax, "", "{\ufffd\"amount\":1}"},
 	{"no-break space", canonical.Syntax, "", "{\u00a0\"amount\":1}"},
 	{"second object", canonical.Trailing, "", `{"amount":1}{"amount":2}`},
 	{"trailing brace", canonical.Trailing, "", `{"amount":1}}`},
@@ -210,6 +224,22 @@ func TestStrictRefuses(t *testing.T) {
 	}
 	if len(seen) != 16 {
 		t.Errorf("%d codes were met, want all 16", len(seen))
+	}
+}
+
+// TestStrictRefusesEveryPrefix: a text that was cut is refused wherever it was
+// cut, and what stands behind it in memory is not read.
+func TestStrictRefusesEveryPrefix(t *testing.T) {
+	text := []byte(`{"amount":-1.5e+3,"to":"\u0041\ud83d\ude00é","tags":["a",null,true]}`)
+	if _, err := canonical.StrictJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	for n := range text {
+		for _, cut := range [][]byte{text[:n], slices.Clip(text[:n])} {
+			if got, err := canonical.StrictJSON(cut); err == nil {
+				t.Errorf("StrictJSON(%s) = %s, want a refusal", cut, got)
+			}
+		}
 	}
 }
 
@@ -368,6 +398,31 @@ func TestOrderOfRFC8785(t *testing.T) {
 	}
 	if got, err := canonical.StrictJSON([]byte(text)); err != nil || string(got) != want {
 		t.Errorf("StrictJSON =\n%s, %v, want\n%s", got, err, want)
+	}
+}
+
+// TestCanonicalOfAnyValue: the limits of a strict text are none of what is written
+// here, and what encoding/json cannot write has no form.
+func TestCanonicalOfAnyValue(t *testing.T) {
+	var deep any = "a"
+	for range canonical.MaxDepth + 1 {
+		deep = []any{deep}
+	}
+	for name, v := range map[string]any{
+		"long": strings.Repeat("a", canonical.MaxSize+1), "deep": deep, "noncharacters": "\uffff\ufdd0",
+		"case variants": map[string]int{"a": 1, "A": 2},
+	} {
+		want, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := canonical.Canonical(v); err != nil || string(got) != string(want) {
+			t.Errorf("%s: %.40s, %v, want %.40s", name, got, err, want)
+		}
+	}
+	var unsupported *json.UnsupportedTypeError
+	if got, err := canonical.Canonical(make(chan int)); !errors.As(err, &unsupported) {
+		t.Errorf("Canonical of a channel = %s, %v, want encoding/json's error", got, err)
 	}
 }
 

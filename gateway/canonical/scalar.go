@@ -39,7 +39,7 @@ func (p *parser) str(buf []byte) (s []byte, escaped bool, err *Error) {
 			p.pos++
 		default:
 			r, n := utf8.DecodeRune(p.text[p.pos:])
-			if r == utf8.RuneError && n <= 1 {
+			if n == 1 { // beyond ASCII, a sequence has more
 				return nil, false, p.refuse(InvalidUTF8, "not UTF-8")
 			}
 			if p.strict && noncharacter(r) {
@@ -71,12 +71,11 @@ func (p *parser) escape() (rune, *Error) {
 	}
 	n := 6
 	if utf16.IsSurrogate(r) {
-		rest := p.text[p.pos+n:]
-		low, ok := rune(0), false
-		if bytes.HasPrefix(rest, []byte(`\u`)) {
-			low, ok = hex4(rest[2:])
+		low := rune(0) // no half of a pair
+		if rest, ok := bytes.CutPrefix(p.text[p.pos+n:], []byte(`\u`)); ok {
+			low, _ = hex4(rest)
 		}
-		if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+		if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
 			return 0, p.refuse(LoneSurrogate, "half of a surrogate pair")
 		}
 		n = 12
@@ -88,6 +87,7 @@ func (p *parser) escape() (rune, *Error) {
 	return r, nil
 }
 
+// hex4 reads four hexadecimal digits, 0 where there are none.
 func hex4(text []byte) (r rune, ok bool) {
 	if len(text) < 4 {
 		return 0, false
@@ -195,7 +195,7 @@ func (p *parser) number() *Error {
 	}
 	// Up to 15 digits always survive the way through a double; a small integer
 	// is by far the most frequent number.
-	if d.n <= 15 && d.exp <= 15 && d.exp >= d.n {
+	if d.n <= d.exp && d.exp <= 15 {
 		if d.n == 0 {
 			p.dst = append(p.dst, '0')
 		} else {
@@ -225,10 +225,9 @@ func (p *parser) number() *Error {
 	if abs := max(f, -f); abs >= 1e-6 && abs < 1e21 {
 		p.dst = strconv.AppendFloat(p.dst, f, 'f', -1, 64)
 	} else {
-		at := len(p.dst)
 		p.dst = strconv.AppendFloat(p.dst, f, 'e', -1, 64)
 		// Go writes an exponent with two digits at least, ECMAScript does not.
-		if i := len(p.dst) - 2; p.dst[i] == '0' && !isDigit(p.dst[i-1]) && i > at {
+		if i := len(p.dst) - 2; p.dst[i] == '0' && !isDigit(p.dst[i-1]) {
 			p.dst = append(p.dst[:i], p.dst[i+1])
 		}
 	}

