@@ -66,6 +66,27 @@ func TestStrangersBodiesAreNotRead(t *testing.T) {
 	}
 }
 
+// What is booked is booked until it is let go, and then nothing is kept of a
+// caller: anyone can make up tokens.
+func TestIntakeKeepsNoCallers(t *testing.T) {
+	in := &intake{of: map[string]int64{}}
+	free, ok := in.reserve("tok", maxPerCaller-1)
+	other, also := in.reserve("tok", 1)
+	if !ok || !also {
+		t.Fatal("there is no room in an empty intake")
+	}
+	other()
+	if _, ok := in.reserve("tok", 2); ok {
+		t.Error("a caller has more than its part")
+	}
+	if _, ok := in.reserve("tok", -1); ok {
+		t.Error("less than nothing was booked")
+	}
+	if free(); len(in.of) != 0 || in.total != 0 {
+		t.Errorf("%v is kept, %d bytes", in.of, in.total)
+	}
+}
+
 // half is a body that says when it is being read and ends in an error when it is
 // let go.
 type half struct {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,6 +80,21 @@ func TestUnknownAddresses(t *testing.T) {
 	}
 }
 
+// An identifier alone is no address.
+func TestMatchWantsTheWholeAddress(t *testing.T) {
+	if id, ok := routeOf(t, "status").match("s1"); ok {
+		t.Errorf("s1 is the address of %q", id)
+	}
+}
+
+// An answer of the target that is no JSON is a failure of the target.
+func TestAnswersThatCannotBeWritten(t *testing.T) {
+	target := &fake{answer: json.RawMessage("{")}
+	if w := serveOne(NewHandler(target), routeOf(t, "beginEnrolment").request(t)); w.Code != http.StatusInternalServerError || code(t, w) != "internal" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 func TestSecurityHeaders(t *testing.T) {
 	for _, target := range []*fake{{answer: sample["describe"].out}, {err: errors.New("x")}} {
 		h := serveOne(NewHandler(target), routes[0].request(t)).Header()
@@ -150,6 +166,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"form", "propose", proposal, with("Content-Type", "application/x-www-form-urlencoded"), 415},
 		{"no media type", "propose", proposal, with("Content-Type"), 415},
 		{"two media types", "propose", proposal, with("Content-Type", "application/json", "text/plain"), 415},
+		{"broken parameter", "propose", proposal, with("Content-Type", "application/json; charset"), 415},
+		{"another parameter", "propose", proposal, with("Content-Type", "application/json; version=utf-8"), 415},
 		{"compressed", "propose", proposal, with("Content-Encoding", "gzip"), 415},
 		{"empty", "propose", "", nil, 400},
 		{"not JSON", "propose", "amount=1", nil, 400},

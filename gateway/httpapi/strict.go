@@ -16,8 +16,8 @@ import (
 	"countersign/gateway/api"
 )
 
-// maxDepth bounds the nesting of a request body; the contract itself needs five
-// levels, and WebAuthn responses three more.
+// maxDepth bounds the nesting of a body, opaque values of an answer left out; the
+// contract itself needs five levels, and WebAuthn responses three more.
 const maxDepth = 32
 
 func invalidf(format string, args ...any) error {
@@ -107,7 +107,7 @@ func (w *walker) value(t reflect.Type, at string, depth int) error {
 		var skip json.RawMessage
 		return w.dec.Decode(&skip)
 	}
-	if w.request && depth > maxDepth {
+	if depth > maxDepth {
 		return fmt.Errorf("body is nested more than %d deep", maxDepth)
 	}
 	token, err := w.dec.Token()
@@ -241,14 +241,12 @@ type member struct {
 	required bool // always written, hence always expected
 }
 
+// members are those of a type of the contract, every field of which is written.
 func members(t reflect.Type) []member {
 	ms := []member{}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "-" || !f.IsExported() {
-			continue
-		}
 		ms = append(ms, member{name, f.Type, !strings.Contains(opts, "omit")})
 	}
 	return ms
@@ -257,8 +255,10 @@ func members(t reflect.Type) []member {
 // loneSurrogate refuses an escape \uD800…\uDFFF outside a pair: encoding/json
 // would read U+FFFD, another reader something else. The data is well-formed JSON.
 func loneSurrogate(data []byte) error {
-	unit := func(i int) uint64 { // of the escape at i; 0 where there is none
-		if i+6 > len(data) || data[i] != '\\' || data[i+1] != 'u' {
+	// unit is that of the escape at i, 0 where there is none. In a string there is
+	// a byte at i, and more where an escape begins.
+	unit := func(i int) uint64 {
+		if data[i] != '\\' || data[i+1] != 'u' {
 			return 0
 		}
 		u, _ := strconv.ParseUint(string(data[i+2:i+6]), 16, 16)

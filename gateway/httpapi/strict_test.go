@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -19,6 +20,8 @@ func TestOneReading(t *testing.T) {
 		{"escaped name", `{"\u0073uspension":"s","verdict":"approve"}`, ""},
 		{"opaque value", head + `,"assertion":{"id":"a","x":[null,true,1e999,{"id":""}]}}`, ""},
 		{"surrogate pair", head + `,"assertion":"\ud83d\ude00"}`, ""},
+		{"character behind the surrogates", head + `,"assertion":"\ufffd"}`, ""},
+		{"another escape before what a surrogate has", head + `,"assertion":"\nd800"}`, ""},
 		{"backslash before u", head + `,"assertion":"\\ud800"}`, ""},
 		{"duplicate", `{"suspension":"s","verdict":"decline","verdict":"approve"}`, `member "verdict" appears twice`},
 		{"duplicate by escape", head + `,"\u0076erdict":"decline"}`, "appears twice"},
@@ -45,6 +48,11 @@ func TestOneReading(t *testing.T) {
 		{"high surrogate alone", head + `,"assertion":"\ud800x"}`, "lone surrogate"},
 		{"low surrogate first", head + `,"assertion":"\udc00\ud800"}`, "lone surrogate"},
 		{"two high surrogates", head + `,"assertion":"\uD800\uD800"}`, "lone surrogate"},
+		{"two low surrogates", head + `,"assertion":"\udc00\udc00"}`, "lone surrogate"},
+		{"high surrogate and a character behind the surrogates", head + `,"assertion":"\ud800\ue000"}`, "lone surrogate"},
+		{"high surrogate and no backslash", head + `,"assertion":"\ud800xudc00"}`, "lone surrogate"},
+		{"high surrogate and another escape", head + `,"assertion":"\ud800\ndc00"}`, "lone surrogate"},
+		{"high surrogate last", `"\ud800"`, "lone surrogate"},
 		{"surrogate in a name", `{"\ud800":1}`, "lone surrogate"},
 		{"depth allowed", head + `,"assertion":` + nested(maxDepth) + `}`, ""},
 		{"depth", head + `,"assertion":` + nested(maxDepth+1) + `}`, "nested more than"},
@@ -94,8 +102,41 @@ func TestAnswersKeepOpaqueValues(t *testing.T) {
 	if got := string(v["/a"]); got != `{"x":1,"x":2,"X":3}` {
 		t.Errorf("got %s", got)
 	}
-	if err := decodeAnswer([]byte(`{"/a":1,"/a":2}`), &v); err == nil {
-		t.Error("a repeated path was accepted")
+	if err := decodeAnswer([]byte(`{"/a":1,"/A":2}`), &v); err != nil {
+		t.Errorf("two paths: %v", err)
+	}
+	for _, text := range []string{`{"/a":1,"/a":2}`, "{\"/a\":\"\xff\"}", `{"/a":1}{}`} {
+		if err := decodeAnswer([]byte(text), &v); err == nil {
+			t.Errorf("%q was accepted", text)
+		}
+	}
+}
+
+// TestAnswersAreNoDeeper: what an answer may hold of itself has a bound.
+func TestAnswersAreNoDeeper(t *testing.T) {
+	nested := func(n int) []byte {
+		return []byte(strings.Repeat(`{"status":"held","siblings":[`, n) + strings.Repeat(`]}`, n))
+	}
+	var o api.Outcome
+	if err := decodeAnswer(nested(maxDepth/2), &o); err != nil {
+		t.Error(err)
+	}
+	if err := decodeAnswer(nested(maxDepth), &o); err == nil || !strings.Contains(err.Error(), "nested more than") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCheckText: what is not UTF-8 is found wherever it is.
+func TestCheckText(t *testing.T) {
+	for _, v := range []any{
+		"\xff", json.RawMessage("\"\xff\""), api.Decision{Assertion: json.RawMessage("\"\xff\"")}, []api.Action{{}, {Tool: "\xff"}}, &api.Action{Run: "\xff"},
+	} {
+		if err := checkText(reflect.ValueOf(v), ""); err == nil {
+			t.Errorf("%+q is taken for UTF-8", v)
+		}
+	}
+	if err := checkText(reflect.ValueOf(api.Action{Tool: "é", Arguments: []byte{0xff}}), ""); err != nil {
+		t.Errorf("arguments are bytes: %v", err)
 	}
 }
 

@@ -215,6 +215,6 @@ func marked(s string, bound bool) string {
 
 // acts reports whether a character does more than to be seen in its own place.
 func acts(r rune) bool {
-	return r != ' ' && !unicode.IsPrint(r) || unicode.IsMark(r) || r == '\u2800' || // Braille blank
+	return !unicode.IsPrint(r) || unicode.IsMark(r) || r == '\u2800' || // Braille blank
 		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }

@@ -300,7 +300,7 @@ var corpus = []string{
 	"\x1b[2J", "\x1b[1A\x1b[2Kx", "\x1b]8;;http://a.example\x07x\x1b]8;;\x07", "\x1b[8mx\x1b[0m", "\u009b31mx", "\x1b[1mAmount:\x1b[0m 1", "\x1bP1;2|x\x1b\\",
 	"\u202egnp.exe", "\u2066x\u2069", "\u200b", "\u200dx", "\ufeff", "\u00ad", "\u034f", "\u3164", "\u2800", "\u00a0", "\u3000", "e\u0301", "Z\u0351\u036b\u0343", "\ufe0f", "\U000e0041", "\U000e0100",
 	"⟨U+0041⟩", "⟨empty⟩", "⟨", "⟩", "⟨0xFF⟩", "\xff", "\xed\xa0\x80", "\ufffd", "…", "Amount: 1", "!", "! x", ":", ": x", "a: b", "(c)", "\"x\" -- y...", ":smile:", "@all", "#1", "$x$",
-	"東京", "שלום 12", "مرحبا", "日本語の長い文字列が折り返されるところでも一つの行である", strings.Repeat("long ", 40), strings.Repeat("x", 200), "\U0001f600", "\ud7ff", "\ue000", "\U0010ffff", "\u0378",
+	"東京", "שלום 12", "مرحبا", "日本語の長い文字列が折り返されるところでも一つの行である", "ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺ", strings.Repeat("long ", 40), strings.Repeat("x", 200), "\U0001f600", "\ud7ff", "\ue000", "\U0010ffff", "\u0378",
 }
 
 func texts() *rapid.Generator[string] {
@@ -477,6 +477,28 @@ func TestNarrowTerminal(t *testing.T) {
 		if got := viewing.Terminal(example(), n); got != viewing.Terminal(example(), 20) {
 			t.Errorf("%d columns:\n%s", n, got)
 		}
+	}
+}
+
+// TestWrap: a row ends behind a space where that leaves more than half of it, and
+// else where it is full.
+func TestWrap(t *testing.T) {
+	for text, want := range map[string]string{
+		"the last space of many is far": "the last space of \n    many is far\n",
+		"an " + strings.Repeat("x", 30): "an xxxxxxxxxxxxxxxxx\n    xxxxxxxxxxxxx\n",
+	} {
+		got := strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "").Replace(viewing.Terminal(api.View{Title: text}, 20))
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestPlainTextIsReadable: marks are for what needs them, in a view that is not
+// bound as well.
+func TestPlainTextIsReadable(t *testing.T) {
+	if got, want := viewing.Text(api.View{Title: "Pay a supplier", Notes: []string{"⟨Soon⟩"}}), "Pay a supplier\n! ⟨U+27E8⟩Soon⟩\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
