@@ -118,23 +118,31 @@ func TestSQLiteChecksRowsWhenReading(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		want := store.Row{Kind: "k", ID: "i", Key: "l", Rev: 1, Body: []byte("b")}
 		refused := 0
-		for _, kind := range []string{"k", "l"} {
-			for _, id := range []string{"i", "j"} {
-				if _, err := s.Get(t.Context(), kind, id); err != nil && !errors.Is(err, store.ErrNotFound) {
-					refused++
-				}
+		answered := func(by string, err error, rows ...store.Row) {
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				refused++
 			}
-			for _, key := range []string{"l", "m"} {
-				if _, err := s.Find(t.Context(), kind, key); err != nil {
-					refused++
+			for _, r := range rows {
+				if err == nil && !reflect.DeepEqual(r, want) {
+					t.Errorf("%s: %s answers %+v", change, by, r)
 				}
 			}
 		}
-		for _, name := range []string{"n", "o"} {
-			if _, err := s.Next(t.Context(), name); err != nil {
-				refused++
+		for _, kind := range []string{"k", "l"} {
+			for _, id := range []string{"i", "j"} {
+				got, err := s.Get(t.Context(), kind, id)
+				answered("Get", err, got)
 			}
+			for _, key := range []string{"l", "m"} {
+				got, err := s.Find(t.Context(), kind, key)
+				answered("Find", err, got...)
+			}
+		}
+		for _, name := range []string{"n", "o"} {
+			_, err := s.Next(t.Context(), name)
+			answered("Next", err)
 		}
 		if refused == 0 {
 			t.Errorf("%s: nobody notices", change)
@@ -144,6 +152,33 @@ func TestSQLiteChecksRowsWhenReading(t *testing.T) {
 			again.Close()
 			t.Errorf("%s: opened", change)
 		}
+	}
+}
+
+// A write that fails is no answer: neither that a row is there, nor that it has
+// changed, nor a number.
+func TestSQLiteWriteFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openSQLite(t, path)
+	r, err := s.Create(t.Context(), store.Row{Kind: "k", ID: "i"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, on := range map[string]string{"a": "INSERT ON rows", "b": "UPDATE ON rows", "c": "INSERT ON counters"} {
+		if err := alter(path, "CREATE TRIGGER "+name+" BEFORE "+on+" BEGIN SELECT RAISE(ABORT, 'no room'); END"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, created := s.Create(t.Context(), store.Row{Kind: "k", ID: "j"})
+	_, updated := s.Update(t.Context(), r)
+	_, counted := s.Next(t.Context(), "n")
+	for name, err := range map[string]error{"Create": created, "Update": updated, "Next": counted} {
+		if err == nil || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := s.Get(t.Context(), "k", "i"); err != nil || got.Rev != 1 {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

@@ -126,6 +126,12 @@ func TestZeroValueRefuses(t *testing.T) {
 		if _, err := s.Get(t.Context(), "k", "i"); err == nil || errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%T: Get on the zero value answered %v", s, err)
 		}
+		if _, err := s.Update(t.Context(), store.Row{Kind: "k", ID: "i"}); err == nil || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%T: Update on the zero value answered %v", s, err)
+		}
+		if _, err := s.Find(t.Context(), "k", ""); err == nil {
+			t.Errorf("%T: Find on the zero value succeeded", s)
+		}
 		if _, err := s.Next(t.Context(), "n"); err == nil {
 			t.Errorf("%T: Next on the zero value succeeded", s)
 		}
@@ -310,6 +316,8 @@ func TestSQLiteRefuses(t *testing.T) {
 		{"text", written("this is not a database, and long enough not to be mistaken for the head of one: " + strings.Repeat("x", 200)), "is not a Countersign store"},
 		{"short text", written("hello\n"), "is not a Countersign store"},
 		{"database of someone else", statements(nil, "CREATE TABLE people (name TEXT)"), "is not a Countersign store: it belongs to another application"},
+		{"empty database of someone else", statements(nil, "PRAGMA application_id = 7"), "is not a Countersign store: it belongs to another application"},
+		{"empty database with a version", statements(nil, "PRAGMA user_version = 2"), "is not a Countersign store: it belongs to another application"},
 		{"other application id", patched(68, 1, 2, 3, 4), "is not a Countersign store: it belongs to another application"},
 		{"newer schema", patched(60, 0, 0, 0, 3), "has schema 3, this program knows up to 2"},
 		{"older schema", patched(60, 0, 0, 0, 1), "is not a Countersign store: its tables are not those of schema 2"},
