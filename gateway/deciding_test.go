@@ -23,6 +23,7 @@ type scripted struct {
 	api.Directory
 	execute, preview, lookup, resolve error
 	members                           map[string]json.RawMessage // of every reference, in place of its own
+	values                            api.Values                 // what previews say, in place of the provider's own
 	onExecute                         func()
 	calls                             int
 }
@@ -41,6 +42,9 @@ func (s *scripted) Execute(ctx context.Context, r api.ProviderRequest) (api.Prov
 func (s *scripted) Preview(ctx context.Context, r api.ProviderRequest) (api.Values, error) {
 	if s.preview != nil {
 		return nil, s.preview
+	}
+	if s.values != nil {
+		return s.values, nil
 	}
 	return s.Provider.Preview(ctx, r)
 }

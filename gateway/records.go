@@ -113,10 +113,11 @@ type suspension struct {
 }
 
 func (r records) ping(ctx context.Context) error {
-	if _, err := r.s.Get(ctx, kindSuspension, "-"); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return answered(err)
+	_, err := r.s.Get(ctx, kindSuspension, "-")
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
 	}
-	return nil
+	return answered(err)
 }
 
 // suspension returns a suspension in the stage that it has reached.
@@ -222,11 +223,11 @@ func (r records) suspend(ctx context.Context, p modes.Place, sus suspension) err
 func suspensionID(at int64) string { return fmt.Sprintf("s-%06d", at) }
 
 func suspendedAt(id string) (int64, error) {
-	at, err := strconv.ParseInt(strings.TrimPrefix(id, "s-"), 10, 64)
-	if err != nil || suspensionID(at) != id {
-		return 0, fmt.Errorf("%w: %q names no suspension", api.ErrUnavailable, id)
+	// What is no number is read as one that has another text.
+	if at, _ := strconv.ParseInt(strings.TrimPrefix(id, "s-"), 10, 64); suspensionID(at) == id {
+		return at, nil
 	}
-	return at, nil
+	return 0, fmt.Errorf("%w: %q names no suspension", api.ErrUnavailable, id)
 }
 
 func (r records) Permit(ctx context.Context, suspension string) (string, error) {
@@ -390,7 +391,7 @@ func (r registry) credentialRows(ctx context.Context, owner string) (active, rem
 		if err := jsonv2.Unmarshal(row.Body, &c); err != nil {
 			return nil, nil, err
 		}
-		if c.Removed {
+		if err == nil && c.Removed {
 			removed = append(removed, c.Credential)
 		} else {
 			active = append(active, c.Credential)

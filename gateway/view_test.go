@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,5 +245,42 @@ func TestViewNotes(t *testing.T) {
 		if len(v.Notes) != want {
 			t.Errorf("%s: %q", tool, v.Notes)
 		}
+	}
+}
+
+// TestViewIsTheServicesReading: where the service acts on another value than the one
+// that was given, both are shown; what it adds of its own is told from what it takes
+// for an argument that was left out, and what it does not act on is shown as given.
+func TestViewIsTheServicesReading(t *testing.T) {
+	w, s := newScripted(t, "M9")
+	s.values = api.Values{
+		"/supplier": json.RawMessage(`"s-1"`), "/amount": json.RawMessage(`7`), // the agent asks for 1
+		"/check": json.RawMessage(`"skip"`), // left out
+		"/fee":   json.RawMessage(`5`),      // no argument of the tool
+		"total":  json.RawMessage(`12`),     // no argument at all
+		// What a reference means is named after it, and nothing else is.
+		"/supplier>account": json.RawMessage(`"GB33"`), "/memo>account": json.RawMessage(`"GB94"`),
+	}
+	v, err := w.target.View(ctx, auth("approver-p"), w.pending(w.action("pay", 1)))
+	must(t, err)
+	got := map[string][]string{}
+	for _, f := range v.Fields {
+		if f.Path[0] != '#' {
+			got[f.Path] = append(got[f.Path], f.Label+": "+f.Text)
+		}
+	}
+	want := map[string][]string{
+		"/supplier": {"Supplier: s-1"},
+		"/amount":   {"Amount: 1", "Amount (as the service reads it): 7"},
+		"/check":    {"Name check (default): skip"},
+		"/memo":     {"Statement text: invoice"},
+		"/fee":      {"/fee: 5"},
+		"total":     {"total: 12"},
+
+		"/supplier>account": {"Supplier → account: GB33"},
+		"/memo>account":     {"/memo>account: GB94"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the view has\n%q, want\n%q", got, want)
 	}
 }
