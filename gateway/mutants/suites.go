@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +28,20 @@ type suite struct {
 	err    error
 }
 
-// testArgs: the first failure is enough, and the same one every time.
-var testArgs = []string{"-test.short", "-test.failfast", "-rapid.seed=1", "-rapid.nofailfile"}
+// testArgs: the first failure is enough, and with rapidArgs it is the same one
+// every time. A test program without generated tests does not know the latter.
+var (
+	testArgs  = []string{"-test.short", "-test.failfast"}
+	rapidArgs = []string{"-rapid.seed=1", "-rapid.nofailfile"}
+)
+
+// testsOf are the tests of a package, for the mutants of that package alone.
+func testsOf(pkg string, budget time.Duration, args ...string) *suite {
+	return &suite{
+		name: path.Base(pkg), only: pkg, build: []string{"test", "-c", "./" + pkg}, dir: pkg,
+		args: slices.Concat(testArgs, args), budget: budget,
+	}
+}
 
 // matrixModes are the designs whose every binding counts: the reference design,
 // the same without each binding that no other one doubles, and those that carry an
@@ -44,8 +57,13 @@ func matrixModes() string {
 // suites are tried in this order, the quick ones first.
 func suites() []*suite {
 	return []*suite{
-		{name: "modes", only: "modes", build: []string{"test", "-c", "./modes"}, dir: "modes", args: testArgs, budget: 2 * time.Minute},
-		{name: "gateway", build: []string{"test", "-c", "./gateway"}, dir: "gateway", args: testArgs, budget: 3 * time.Minute},
+		testsOf("modes", 2*time.Minute, rapidArgs...),
+		testsOf("modes/passkey", 20*time.Second),
+		testsOf("gateway/canonical", 20*time.Second, rapidArgs...),
+		testsOf("gateway/viewing", 30*time.Second, rapidArgs...),
+		testsOf("gateway/httpapi", 2*time.Minute, rapidArgs...),
+		testsOf("gateway/store", 3*time.Minute, rapidArgs...),
+		{name: "gateway", build: []string{"test", "-c", "./gateway"}, dir: "gateway", args: slices.Concat(testArgs, rapidArgs), budget: 3 * time.Minute},
 		{name: "matrix", build: []string{"build", "./cmd/countersign"}, dir: ".", args: []string{
 			"run", "--quiet", "--out", "{out}", "--parallel", "1", "--scenarios", "payments", "--modes", matrixModes(),
 		}, budget: 5 * time.Minute},
@@ -135,6 +153,10 @@ const (
 	timedOut verdict = "timed out" // counted as noticed, and listed
 )
 
+// limited runs a program with 2 GiB of memory at most, because a loop whose end was
+// removed may fill it. Running out of it is noticed as any other failure is.
+const limited = `ulimit -d 2097152; exec "$0" "$@"`
+
 // attempt runs a suite with a mutant switched on (empty: none). An error means
 // that it could not be run.
 func (b *bench) attempt(ctx context.Context, s *suite, selection string) (verdict, []byte, error) {
@@ -149,7 +171,7 @@ func (b *bench) attempt(ctx context.Context, s *suite, selection string) (verdic
 	for i, a := range s.args {
 		args[i] = strings.ReplaceAll(a, "{out}", filepath.Join(scratch, "out"))
 	}
-	cmd := exec.CommandContext(within, b.binary(s), args...)
+	cmd := exec.CommandContext(within, "sh", slices.Concat([]string{"-c", limited, b.binary(s)}, args)...)
 	cmd.Dir = filepath.Join(b.root, s.dir)
 	cmd.Env = append(os.Environ(), variable+"="+selection, "TMPDIR="+scratch)
 	cmd.WaitDelay = 5 * time.Second

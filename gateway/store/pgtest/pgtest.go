@@ -62,14 +62,23 @@ var databases atomic.Int64
 
 // Database returns the address of a new empty database, which is gone after the
 // test. Without PostgreSQL the test is skipped, or fails if COUNTERSIGN_REQUIRE
-// names "postgres".
+// names "postgres"; with -short it is skipped.
 func Database(tb testing.TB) string {
 	tb.Helper()
+	notWhenShort(tb)
 	address, err := shared()
 	if err != nil {
 		missing(tb, err)
 	}
 	return database(tb, address)
+}
+
+// notWhenShort skips a test when only short ones are wanted: a server takes seconds.
+func notWhenShort(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("no PostgreSQL with -short")
+	}
 }
 
 func missing(tb testing.TB, err error) {
@@ -138,6 +147,7 @@ type Server struct {
 // Start makes a server for one test, with options such as "fsync=off".
 func Start(tb testing.TB, options ...string) *Server {
 	tb.Helper()
+	notWhenShort(tb)
 	s, err := newServer(options...)
 	if err == nil {
 		tb.Cleanup(func() { s.end(tb) })
