@@ -214,9 +214,11 @@ func (g *Gateway) gated(t api.Tool, a api.Action) bool {
 
 // now reads the clock and keeps the latest time ever seen.
 func (g *Gateway) now() (now, highWater time.Time, err error) {
-	now, err = g.d.Clock.Now()
+	// Read under the lock: of two callers the one that read first could otherwise find
+	// the other's later time here, and take its clock for one that ran back.
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	now, err = g.d.Clock.Now()
 	if err != nil { // what comes with it is no time
 		return time.Time{}, g.highWater, err
 	}
@@ -227,7 +229,8 @@ func (g *Gateway) now() (now, highWater time.Time, err error) {
 }
 
 // clockGrain is how far the time has to move before it is stored again. A clock
-// that is set back by less goes unnoticed after a restart.
+// that is set back by less goes unnoticed after a restart, and the clocks of instances
+// may differ by as much.
 const clockGrain = time.Second
 
 // keepTime makes the latest time ever seen survive a restart and known to every
@@ -246,7 +249,7 @@ func (g *Gateway) keepTime(ctx context.Context) {
 	case errors.Is(err, api.ErrNotFound):
 		_, _ = create(ctx, g.records.s, kindClock, "latest", "", now)
 	case err != nil:
-	case latest.After(now):
+	case latest.Sub(now) >= clockGrain:
 		g.mu.Lock()
 		if latest.After(g.highWater) {
 			g.highWater = latest

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +44,55 @@ func TestClockSetBack(t *testing.T) {
 		w.clock.add(ttl)
 		must(t, w.decide(id, "approver-p", api.Approve))
 		w.expect(name+": caught up", w.collect(next, id), api.Executed, "", 1)
+	}
+}
+
+// runningClock moves on with each reading, and whoever reads it may have to wait then.
+type runningClock struct{ now atomic.Int64 }
+
+func (c *runningClock) Now() (time.Time, error) {
+	now := start.Add(time.Duration(c.now.Add(1)) * time.Microsecond)
+	runtime.Gosched()
+	return now, nil
+}
+
+// TestClockReadAtOnce: of callers that read the clock at the same moment none is told
+// that it ran back.
+func TestClockReadAtOnce(t *testing.T) {
+	w := newWorldWith(t, "M9", store.NewMemory(), func(d *api.Deployment) { d.Clock = &runningClock{} })
+	var done sync.WaitGroup
+	for i := range workers {
+		for _, person := range []string{"approver-p", "approver-2"} {
+			id := w.pending(w.action("pay", i))
+			done.Go(func() {
+				for range 50 {
+					// It has no assertion, and is refused for that alone.
+					err := w.target.Decide(ctx, auth(person), api.Decision{Suspension: id, Verdict: api.Approve})
+					if err == nil || strings.Contains(err.Error(), "clock") {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	done.Wait()
+}
+
+// TestClocksDiffer: instances whose clocks differ by less than a second work as one,
+// in either order, and one that is further behind is held.
+func TestClocksDiffer(t *testing.T) {
+	for behind, want := range map[time.Duration]string{900 * time.Millisecond: "executed []", 1100 * time.Millisecond: "held [expiry/clock]"} {
+		w := newWorld(t, "M9")
+		other, err := w.lab.Second(ctx)
+		must(t, err)
+		w.clock.add(behind)
+		d := w.approved(w.action("pay", 1))
+		w.pending(w.action("pay", 2)) // the time is stored
+		w.clock.add(-behind)
+		if got := w.answer(other, d); got != want {
+			t.Errorf("%v behind: %s, want %s", behind, got, want)
+		}
 	}
 }
 
