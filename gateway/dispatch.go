@@ -228,7 +228,6 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 	if r, ok := modes.Recheck(s, api.BindClosed); !ok { // nothing is spent for it
 		return api.Outcome{Status: api.Held, Refusals: []api.Refusal{r}}, nil
 	}
-	id := s.Evidence.Envelope.Permit
 	u := use{
 		RequestID: requestID, State: useSpent, At: s.Now, Digest: g.actionDigest(s), Audience: s.Action.Audience, Tool: s.Action.Tool,
 		ConsumedAt: s.Now, Permit: s.Line.Permit,
@@ -273,11 +272,7 @@ func (g *Gateway) consume(ctx context.Context, s *modes.Situation, requestID str
 		}
 	}
 	if g.mode.Has(api.BindSeen) { // after the spend, so that a held call can still proceed
-		g.mu.Lock()
-		if !slices.Contains(g.seen[id], s.Call) {
-			g.seen[id] = append(g.seen[id], s.Call)
-		}
-		g.mu.Unlock()
+		g.markSeen(s)
 		s.Line.ConsumedAt = u.ConsumedAt
 	}
 	if err := g.reach(ctx, api.StepConsumed); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +71,8 @@ type Gateway struct {
 	tools     map[toolName]toolRow
 
 	mu        sync.Mutex
-	seen      map[string][]string // by permit: the calls for which this instance has seen it
+	seen      map[string]sighting // by permit
+	sweepSeen int                 // how many there are when those that are over are forgotten
 	proofs    [2]map[string]bool  // identifiers of proofs, this period's and the last one's
 	proofsOf  time.Time           // when this period began
 	highWater time.Time
@@ -117,7 +119,7 @@ func New(ctx context.Context, c Config) (*Gateway, error) {
 	g := &Gateway{
 		mode: c.Mode, d: d, records: records{c.Approvals}, registry: registry{c.Registry}, audit: c.Audit, values: c.Values, keys: c.Keys, rp: rp,
 		version: c.Version, proven: c.ProvenKeys, reachStep: c.Reach, tools: map[toolName]toolRow{},
-		seen: map[string][]string{}, proofs: [2]map[string]bool{{}, {}},
+		seen: map[string]sighting{}, sweepSeen: firstSweep, proofs: [2]map[string]bool{{}, {}},
 	}
 	for _, t := range d.Tools {
 		described := t
@@ -332,7 +334,39 @@ func (s stopped) Unwrap() error { return s.error }
 func (g *Gateway) hasSeen(id string) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.seen[id])
+	return slices.Clone(g.seen[id].calls)
+}
+
+// A sighting is what this instance has seen of a permit.
+type sighting struct {
+	calls []string
+	until int64 // Unix seconds, from which on expiry refuses it; 0 for never
+}
+
+// firstSweep is how many permits are remembered before any is forgotten.
+const firstSweep = 4096
+
+// markSeen remembers a permit for as long as expiry would let it pass.
+func (g *Gateway) markSeen(s *modes.Situation) {
+	e := s.Evidence.Envelope
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.seen[e.Permit]
+	if slices.Contains(was.calls, s.Call) {
+		return
+	}
+	was.calls = append(was.calls, s.Call)
+	if g.mode.Has(api.BindExpiry) {
+		was.until = e.ExpiresAt
+	}
+	g.seen[e.Permit] = was
+	if len(g.seen) < g.sweepSeen {
+		return
+	}
+	// By the latest time, to which expiry holds a clock that runs back.
+	now := g.highWater.Unix()
+	maps.DeleteFunc(g.seen, func(_ string, of sighting) bool { return of.until > 0 && of.until <= now })
+	g.sweepSeen = max(firstSweep, 2*len(g.seen))
 }
 
 func (g *Gateway) hasSeenProof(id string) bool {

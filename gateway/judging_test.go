@@ -5,6 +5,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +172,36 @@ func TestProofsAreRemembered(t *testing.T) {
 	at(2*modes.ProofWindow+time.Second, true) // the next period
 	at(4*modes.ProofWindow, true)
 	at(4*modes.ProofWindow+2*time.Second, false)
+}
+
+// TestSightingsAreRemembered for as long as expiry lets a permit pass, and where it has
+// an end not for ever: a gateway that goes on for months keeps those of the last while.
+func TestSightingsAreRemembered(t *testing.T) {
+	start := time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+	const lasts, many = 900, 50 * firstSweep
+	for _, mode := range []string{"M9", "M9-expiry"} {
+		m, err := modes.Get(mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, most := &Gateway{mode: m, seen: map[string]sighting{}, sweepSeen: firstSweep}, 0
+		see := func(n int, call string) {
+			g.highWater = start.Add(time.Duration(n) * time.Second)
+			g.markSeen(&modes.Situation{Call: call, Evidence: modes.Evidence{Envelope: modes.Envelope{Permit: strconv.Itoa(n), ExpiresAt: g.highWater.Unix() + lasts}}})
+		}
+		for n := range many {
+			see(n, "call")
+			see(n, "call") // again
+			see(n, "another")
+			most = max(most, len(g.seen))
+			if old := max(0, n-lasts+1); n%100 == 0 && !slices.Equal(g.hasSeen(strconv.Itoa(old)), []string{"call", "another"}) {
+				t.Fatalf("%s: permit %d is forgotten at %d", mode, old, n)
+			}
+		}
+		if bounded := most <= firstSweep; bounded != m.Has(api.BindExpiry) || !bounded && most != many {
+			t.Errorf("%s: %d of %d permits are remembered", mode, most, many)
+		}
+	}
 }
 
 func TestThumbprint(t *testing.T) {
