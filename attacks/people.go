@@ -98,7 +98,8 @@ type Agent struct {
 	signer     jose.Signer
 }
 
-func newAgent(id string) (*Agent, error) {
+// NewAgent returns an agent with a fresh key and the token that a cast of its own gets.
+func NewAgent(id string) (*Agent, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making the key of %s: %w", id, err)
@@ -121,6 +122,11 @@ func newAgent(id string) (*Agent, error) {
 }
 
 func token(id string) string { return "token-of-" + id }
+
+// Principal is the agent as it is enrolled.
+func (a *Agent) Principal(tenant, actsFor string) api.Principal {
+	return api.Principal{ID: a.ID, Role: api.RoleAgent, Tenant: tenant, ActsFor: actsFor, Token: a.token, Key: a.jwk}
+}
 
 // Proof makes a DPoP proof (RFC 9449) for a call that presents a permit.
 func (a *Agent) Proof(method, uri, permit, id string, now time.Time) (string, error) {
@@ -147,6 +153,8 @@ type Person struct {
 
 func auth(id string) api.Auth { return api.Auth{Token: token(id)} }
 
-func dispatchURI(template, audience string) string {
+// DispatchURI is the address that a proof names, of the [api.Description] of a target
+// and the audience that is called.
+func DispatchURI(template, audience string) string {
 	return strings.ReplaceAll(template, "{audience}", audience)
 }

@@ -238,7 +238,7 @@ func (s *Stage) enrolCast() error {
 	for _, p := range cast {
 		p.Token = token(p.ID)
 		if p.Role == api.RoleAgent {
-			a, err := newAgent(p.ID)
+			a, err := NewAgent(p.ID)
 			if err != nil {
 				return err
 			}
@@ -642,7 +642,7 @@ func (s *Stage) present(ctx context.Context, t api.Target, m Message, id string)
 	// The worker reads the time where the gate does, as from a Date header.
 	at := s.clock.now.Add(s.clock.skew)
 	s.proofs++
-	proof, err := m.Agent.Proof("POST", dispatchURI(s.about.DispatchURI, m.Dispatch.Action.Audience),
+	proof, err := m.Agent.Proof("POST", DispatchURI(s.about.DispatchURI, m.Dispatch.Action.Audience),
 		m.Dispatch.Carried.Permit, fmt.Sprintf("proof-%d", s.proofs), at)
 	if err != nil {
 		return api.Outcome{}, err

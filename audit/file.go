@@ -100,17 +100,8 @@ func (l *File) load() error {
 // may be called while a gateway appends. An unfinished last line is left out. Errors
 // are those of [OpenFile], but for the lock.
 func ReadFile(path string) ([]api.AuditEntry, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
 	var entries []api.AuditEntry
-	_, err = scan(f, path, func(_ []byte, e api.AuditEntry) error {
-		entries = append(entries, e)
-		return nil
-	})
-	if err != nil {
+	if err := EachEntry(path, func(e api.AuditEntry) { entries = append(entries, e) }); err != nil {
 		return nil, err
 	}
 	return entries, nil
@@ -125,6 +116,21 @@ type Damage struct {
 
 func (d *Damage) Error() string {
 	return fmt.Sprintf("the audit log %s is damaged: line %d%s", d.Path, d.Line, d.What)
+}
+
+// EachEntry calls each for the entries that [ReadFile] returns, one after the other, for
+// logs that are too long to be kept in memory.
+func EachEntry(path string, each func(api.AuditEntry)) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	_, err = scan(f, path, func(_ []byte, e api.AuditEntry) error {
+		each(e)
+		return nil
+	})
+	return err
 }
 
 // scan calls each for every whole line of a log, without its line feed, and returns

@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -140,12 +137,16 @@ func (o crashOptions) against(ctx context.Context, errs io.Writer, folder, at st
 	if err != nil {
 		return r, fmt.Errorf("making a folder for logs: %w", err)
 	}
-	child := &child{ctx: ctx, args: []string{"gateway", "--mode", o.mode, "--store", at, "--audit", logs}, listen: "127.0.0.1:0", lab: "127.0.0.1:0", token: rand.Text()}
+	token := rand.Text()
+	child := &child{
+		ctx: ctx, args: []string{"gateway", "--mode", o.mode, "--store", at, "--audit", logs}, env: []string{labEnv + "=" + token},
+		serves: labServes, flags: []string{"--listen", "--lab"},
+	}
 	if err := child.start(); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, child.kill()) }()
-	remote, err := wire.Dial(ctx, []string{"http://" + child.lab}, child.token)
+	remote, err := wire.Dial(ctx, []string{"http://" + child.at(1)}, token)
 	if err != nil {
 		return r, err
 	}
@@ -165,6 +166,9 @@ func (o crashOptions) against(ctx context.Context, errs io.Writer, folder, at st
 	return r, readLogs(logs)
 }
 
+// labServes is what a gateway for the lab says when it is ready.
+var labServes = regexp.MustCompile(`targets on http://(\S+), control on http://(\S+)\n`)
+
 // readLogs reports a log that cannot be read after a crash. What the crash cut off of
 // the last line of one is no damage.
 func readLogs(folder string) error {
@@ -180,114 +184,6 @@ func readLogs(folder string) error {
 		return fmt.Errorf("the logs after the crashes: %w", err)
 	}
 	return nil
-}
-
-// A child is a gateway in a process of its own, which comes back at its addresses.
-type child struct {
-	ctx         context.Context // outlives the trials; the process ends with it
-	args        []string
-	listen, lab string
-	token       string
-
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-// serves is what a gateway for the lab says when it is ready.
-var serves = regexp.MustCompile(`targets on http://(\S+), control on http://(\S+)\n`)
-
-const (
-	startTimeout = 30 * time.Second
-	startAgain   = 5 // attempts, where a port is not free yet
-)
-
-// start starts the process and waits until it serves.
-func (c *child) start() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
-	}
-	out := &watchedOutput{found: make(chan []string, 1)}
-	cmd := exec.CommandContext(c.ctx, self)
-	cmd.Args = slices.Concat([]string{"countersign"}, c.args, []string{"--listen", c.listen, "--lab", c.lab})
-	cmd.Env = append(os.Environ(), labEnv+"="+c.token)
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting the gateway: %w", err)
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = cmd.Wait() }()
-	c.cmd, c.ended = cmd, ended
-	select {
-	case m := <-out.found:
-		c.listen, c.lab = m[1], m[2]
-		return nil
-	case <-ended:
-		return fmt.Errorf("the gateway ended at once: %s", out.text())
-	case <-time.After(startTimeout):
-		return fmt.Errorf("the gateway does not serve after %v: %s", startTimeout, out.text())
-	}
-}
-
-// again starts the process once more, when it has ended.
-func (c *child) again(context.Context) (err error) {
-	c.mu.Lock()
-	ended := c.ended
-	c.mu.Unlock()
-	select {
-	case <-ended:
-	default:
-		return errors.New("the gateway gives no answer, and its process has not ended")
-	}
-	for range startAgain {
-		if err = c.start(); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// kill ends the process as kill -9 does, and waits until it is gone.
-func (c *child) kill() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-c.ended
-	return nil
-}
-
-// watchedOutput keeps what a process writes until it says that it serves.
-type watchedOutput struct {
-	found chan []string
-
-	mu  sync.Mutex
-	all []byte
-}
-
-func (o *watchedOutput) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.found == nil {
-		return len(p), nil
-	}
-	o.all = append(o.all, p...)
-	if m := serves.FindStringSubmatch(string(o.all)); m != nil {
-		o.found <- m
-		o.found = nil
-	}
-	return len(p), nil
-}
-
-func (o *watchedOutput) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.TrimSpace(string(o.all))
 }
 
 func printCrashes(w io.Writer, reports []harness.CrashReport) error {
