@@ -103,8 +103,9 @@ type World struct {
 	records    map[string]map[string]api.Resolution
 	credential string // claimed; empty before
 	ledger     []Effect
-	accepted   []acceptance
-	keys       map[string]saved // idempotency keys
+	accepted   []api.ProviderResult // what look-ups find
+	found      map[lookupID][]int   // of accepted, in their order
+	keys       map[string]saved     // idempotency keys
 	faults     []Fault
 }
 
@@ -120,11 +121,11 @@ type tool struct {
 	parse parser
 }
 
-// An acceptance is what a look-up finds.
-type acceptance struct {
+// A lookupID is what a look-up asks for: the idempotency key, or else the request id.
+type lookupID struct {
 	toolKey
-	requestID, key string
-	result         api.ProviderResult
+	byKey bool
+	id    string
 }
 
 // saved is what is kept under an idempotency key.
@@ -146,6 +147,7 @@ func New(c Config) (*World, error) {
 		pruneAfter: c.PruneAfter,
 		delay:      c.Delay,
 		records:    make(map[string]map[string]api.Resolution),
+		found:      make(map[lookupID][]int),
 		keys:       make(map[string]saved),
 	}
 	if c.Clock == nil {
@@ -370,7 +372,12 @@ func (w *World) process(r api.ProviderRequest, fail bool) (api.ProviderResult, e
 		w.keys[r.IdempotencyKey] = saved{key, arguments, res, now}
 	}
 	if keyed || !fail {
-		w.accepted = append(w.accepted, acceptance{key, r.RequestID, r.IdempotencyKey, res})
+		for _, id := range []lookupID{{key, true, r.IdempotencyKey}, {key, false, r.RequestID}} {
+			if id.id != "" { // nobody asks for none
+				w.found[id] = append(w.found[id], len(w.accepted))
+			}
+		}
+		w.accepted = append(w.accepted, res)
 	}
 	return cloneResult(res), nil
 }
@@ -513,22 +520,20 @@ func (w *World) Lookup(ctx context.Context, q api.LookupQuery) (api.ProviderResu
 	if q.IdempotencyKey == "" && q.RequestID == "" {
 		return api.ProviderResult{}, false, refuse(http.StatusBadRequest, "invalid", "a look-up needs an idempotency key or a request id")
 	}
-	var best *acceptance
-	for i, a := range w.accepted {
-		match := a.toolKey == key
-		if q.IdempotencyKey != "" {
-			match = match && a.key == q.IdempotencyKey
-		} else {
-			match = match && a.requestID == q.RequestID
-		}
-		if match && (best == nil || a.result.Status < 500 || best.result.Status >= 500) {
-			best = &w.accepted[i]
+	id := lookupID{key, true, q.IdempotencyKey}
+	if q.IdempotencyKey == "" {
+		id = lookupID{key, false, q.RequestID}
+	}
+	var best *api.ProviderResult
+	for _, i := range w.found[id] {
+		if a := &w.accepted[i]; best == nil || a.Status < 500 || best.Status >= 500 {
+			best = a
 		}
 	}
 	if best == nil {
 		return api.ProviderResult{}, false, nil
 	}
-	return cloneResult(best.result), true, nil
+	return cloneResult(*best), true, nil
 }
 
 // Tools returns the tool table, in order of audience and name. A gateway compares
