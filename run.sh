@@ -20,6 +20,9 @@ usage() {
                           fails if nothing notices. All of them take an hour; --sample a minute
 ./run.sh crash [ARG…]     kill a gateway at every step of an approved call, over SQLite and PostgreSQL,
                           and count effects (ARG: for countersign crash)
+./run.sh soak [ARG…]      take 100,000 approvals through served gateways over SQLite, and over PostgreSQL
+                          where there is one, with replays, faults and kills (ARG: for countersign
+                          soak, such as --approvals 1000); fails if an effect is not the one approved
 ./run.sh help             this text
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,
@@ -52,12 +55,15 @@ need_go() {
 	fi
 }
 
+# has_postgres says that there is a server to use, or one to start.
+has_postgres() {
+	[ -n "${COUNTERSIGN_POSTGRES:-}" ] || command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
 # need_postgres installs what the tests of the PostgreSQL store start, where this
 # is root's to do, and otherwise says how. They skip themselves without it.
 need_postgres() {
-	[ -z "${COUNTERSIGN_POSTGRES:-}" ] || return 0 # there is a server to use
-	! command -v initdb >/dev/null || return 0
-	! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || return 0
+	! has_postgres || return 0
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		say "installing PostgreSQL"
 		if apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql; then
@@ -225,10 +231,27 @@ crash() {
 	with_postgres crash_all "$@"
 }
 
+soak_all() {
+	bin/countersign soak --approvals 100000 --workers 16 --restarts 20 --store "sqlite${COUNTERSIGN_POSTGRES:+,$COUNTERSIGN_POSTGRES}" "$@"
+}
+
+soak() {
+	need_go
+	say "soak of the gateway"
+	mkdir -p bin
+	go build -o bin/countersign ./cmd/countersign
+	need_postgres
+	if has_postgres; then
+		with_postgres soak_all "$@"
+	else
+		soak_all "$@"
+	fi
+}
+
 command=${1:-matrix}
 [ $# -eq 0 ] || shift
 case $command in
-matrix | bench | fuzz | mutants | crash) "$command" "$@" ;;
+matrix | bench | fuzz | mutants | crash | soak) "$command" "$@" ;;
 test) test_all "$@" ;;
 help | -h | --help) usage ;;
 *)
