@@ -243,7 +243,13 @@ type front struct {
 func (f front) Dispatch(ctx context.Context, auth api.Auth, d api.Dispatch) (api.Outcome, error) {
 	r, ok := ctx.Value(racerKey{}).(racer)
 	if !ok {
-		return f.Target.Dispatch(ctx, auth, d)
+		o, err := f.Target.Dispatch(ctx, auth, d)
+		if err != nil {
+			// Who asked the world may have ended meanwhile: what arrived is processed first.
+			f.s.turn.Lock()
+			defer f.s.turn.Unlock()
+		}
+		return o, err
 	}
 	f.s.turn.Unlock()
 	defer f.s.turn.Lock()
