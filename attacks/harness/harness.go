@@ -358,32 +358,42 @@ func (p Plan) perform(ctx context.Context, t trial, b *baselines) made {
 // DefaultRaces is how often a race is run whose order nobody keeps.
 const DefaultRaces = 10
 
-// worst runs a race again, n times in all, and keeps the first that went wrong: an
-// attack that made an effect, or an honest use that did not end well. The record
-// says how often there was no effect, one, or more.
+// worst runs a race again, n times in all, and keeps the first of those that went most
+// wrong: an attack that made an effect, or an honest use that did not end well, before
+// one that could not be carried out. The record says how often there was no effect,
+// one, or more.
 func worst(first made, n int, again func() made) made {
-	bad := func(r results.Record) bool {
-		if r.Kind == results.Attack {
-			return r.Observed == results.Executed
+	wrong := func(r results.Record) int {
+		switch {
+		case !r.Conclusive():
+			return 1
+		case r.Kind == results.Attack && r.Observed == results.Executed, r.Kind != results.Attack && r.Observed != results.Completed:
+			return 2
 		}
-		return r.Observed != results.Completed
+		return 0
 	}
-	kept, none, one := first, 0, 0
+	kept, unclear, none, one := first, 0, 0, 0
 	for i, m := 0, first; ; m = again() {
-		switch m.record.Effects {
-		case 0:
+		switch {
+		case !m.record.Conclusive():
+			unclear++
+		case m.record.Effects == 0:
 			none++
-		case 1:
+		case m.record.Effects == 1:
 			one++
 		}
-		if !bad(kept.record) && bad(m.record) {
+		if wrong(m.record) > wrong(kept.record) {
 			kept = m
 		}
 		if i++; i >= n {
 			break
 		}
 	}
-	counts := fmt.Sprintf("%d races: no effect in %d, one in %d, more in %d", n, none, one, n-none-one)
+	counts := fmt.Sprintf("%d races: no effect in %d, one in %d, more in %d", n, none, one, n-none-one-unclear)
+	if unclear > 0 {
+		counts += fmt.Sprintf(", %d that cannot be told", unclear)
+	}
+	kept.record.Nondeterministic = true // also where the trial ended before the race
 	kept.record.Detail = strings.TrimPrefix(kept.record.Detail+"; "+counts, "; ")
 	return kept
 }

@@ -2,16 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"countersign/gateway/store/pgtest"
 	"countersign/results"
@@ -19,37 +16,17 @@ import (
 
 const labToken = "token-of-the-lab-in-these-tests"
 
-// process runs a command in a process of its own until it says where it listens.
-func process(t *testing.T, args ...string) server {
+// labGateway runs a gateway for the lab in a process of its own, and returns the address
+// of its control.
+func labGateway(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	s := server{t: t, out: &lockedBuffer{}}
-	// The test program is the command when it is called by its name.
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Args = append(append([]string{"countersign"}, args...), "--listen", "127.0.0.1:0")
-	cmd.Stdout, cmd.Stderr = s.out, s.out
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 30 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	c := &child{
+		ctx: t.Context(), args: append([]string{"gateway"}, args...), env: []string{labEnv + "=" + labToken},
+		serves: labServes, flags: []string{"--listen", "--lab"},
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = cmd.Wait() }()
-	s.stop = func() int { cancel(); <-ended; return cmd.ProcessState.ExitCode() }
-	t.Cleanup(func() { s.stop() })
-	for range 3000 {
-		if m := address.FindStringSubmatch(s.out.String()); m != nil {
-			s.url = m[1]
-			return s
-		}
-		select {
-		case <-ended:
-			t.Fatalf("%v ended: %s", args, s.out)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	t.Fatalf("%v does not listen: %s", args, s.out)
-	return s
+	must(t, c.start())
+	t.Cleanup(func() { must(t, c.kill()) })
+	return "http://" + c.at(1)
 }
 
 // records runs a selection and reads what it leaves.
@@ -98,7 +75,7 @@ func TestWire(t *testing.T) {
 				}
 				var controls []string
 				for _, s := range stores {
-					controls = append(controls, process(t, "gateway", "--mode", mode, "--lab", "127.0.0.1:0", "--store", s).url)
+					controls = append(controls, labGateway(t, "--mode", mode, "--store", s))
 				}
 				got := records(t, append(selection, "--target", strings.Join(controls, ","))...)
 				if len(got) != len(want) || len(got) == 0 {
