@@ -32,9 +32,14 @@ type Log interface {
 	// and returns it so. An error means that the entry may be missing from the
 	// log.
 	Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry, error)
-	// Read returns the entries with Seq > after, oldest first.
+	// Read returns the entries with Seq > after, oldest first, and at most MaxRead of
+	// them. Who wants more asks again, after the last one.
 	Read(ctx context.Context, after int64) ([]api.AuditEntry, error)
 }
+
+// MaxRead is how many entries are read at once at most, so that what a reader takes of
+// a gateway's memory does not grow with the log.
+const MaxRead = 1000
 
 // maxLine is the longest line of a log in bytes, the line feed not counted. It
 // keeps a damaged file from being read as one endless line.

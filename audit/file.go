@@ -9,25 +9,33 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"countersign/gateway/api"
 )
 
 // File is a Log in one file of lines (JSONL), which it only ever appends to.
 // Every entry is synchronised to the disk before Append returns. One process at
-// a time may have it open. The hashes of the tree, about 72 bytes an entry, are
-// kept in memory; the entries are not.
+// a time may have it open. Of the tree only what it takes to grow it is kept in memory,
+// and of the entries one offset for each markEvery of them.
 type File struct {
-	tree
+	mu        sync.RWMutex
+	tree      frontier
 	f         *os.File
 	path      string
-	ends      []int64 // offset after the line feed of each entry
+	marks     []int64 // offsets of the entries 1, 1+markEvery, 1+2*markEvery, …
+	end       int64   // length of the file as far as it is known to be good
 	truncated []byte
 	torn      bool     // the file may hold part of an entry behind the last end
 	signing   *signing // nil where no checkpoints are kept
 }
 
 var _ Log = (*File)(nil)
+
+// markEvery is a compromise between what is kept in memory and what is read in vain.
+const markEvery = 1024
 
 // OpenFile opens the log at path, and creates it if there is none. It reads it
 // whole and refuses a line that is no entry or that has another number than the
@@ -82,13 +90,7 @@ func syncFolder(path string) error {
 }
 
 func (l *File) load() error {
-	cut, err := scan(l.f, l.path, func(line []byte, _ api.AuditEntry) error {
-		if err := l.add(line); err != nil {
-			return err
-		}
-		l.ends = append(l.ends, l.end()+int64(len(line))+1)
-		return nil
-	})
+	cut, err := scan(l.f, l.path, func(line []byte, _ api.AuditEntry) error { return l.add(line) })
 	if err != nil || cut == nil {
 		return err
 	}
@@ -178,19 +180,50 @@ func isCut(line []byte, number int64) bool {
 	return bytes.Equal(line[:n], start[:n]) || len(bytes.Trim(line, "\x00")) == 0
 }
 
-// end is the length of the file as far as it is known to be good.
-func (l *File) end() int64 {
-	if len(l.ends) == 0 {
-		return 0
+// add takes note of an entry that is in the file.
+func (l *File) add(line []byte) error {
+	if err := l.tree.add(line); err != nil {
+		return err
 	}
-	return l.ends[len(l.ends)-1]
+	if (l.tree.size-1)%markEvery == 0 {
+		l.marks = append(l.marks, l.end)
+	}
+	l.end += int64(len(line)) + 1
+	return nil
+}
+
+// Root returns the number of entries and the root hash over them. The root of no
+// entries is the hash of the empty string.
+func (l *File) Root() (size int64, root tlog.Hash) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.tree.size, l.tree.root()
+}
+
+// past returns a function that tells the root over the first n entries, from the file.
+// It is asked for one n after the other, each greater than the one before.
+func (l *File) past() func(n int64) (tlog.Hash, error) {
+	r := bufio.NewReaderSize(io.NewSectionReader(l.f, 0, l.end), 64<<10)
+	var then frontier
+	return func(n int64) (tlog.Hash, error) {
+		for then.size < n {
+			line, err := readLine(r, maxLine)
+			if err == nil {
+				err = then.add(line)
+			}
+			if err != nil {
+				return tlog.Hash{}, fmt.Errorf("reading audit entry %d from %s: %w", then.size+1, l.path, err)
+			}
+		}
+		return then.root(), nil
+	}
 }
 
 // repair cuts off what is behind the last whole entry.
 func (l *File) repair() error {
 	l.torn = true
-	if err := errors.Join(l.f.Truncate(l.end()), l.f.Sync()); err != nil {
-		return fmt.Errorf("removing the unfinished entry %d of the audit log %s: %w", l.size+1, l.path, err)
+	if err := errors.Join(l.f.Truncate(l.end), l.f.Sync()); err != nil {
+		return fmt.Errorf("removing the unfinished entry %d of the audit log %s: %w", l.tree.size+1, l.path, err)
 	}
 	l.torn = false
 	return nil
@@ -205,10 +238,10 @@ func (l *File) Truncated() []byte { return bytes.Clone(l.truncated) }
 func (l *File) Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := errors.Join(l.ready(ctx), l.signing.admit(l.size)); err != nil {
-		return api.AuditEntry{}, fmt.Errorf("appending audit entry %d: %w", l.size+1, err)
+	if err := errors.Join(l.ready(ctx), l.signing.admit(l.tree.size)); err != nil {
+		return api.AuditEntry{}, fmt.Errorf("appending audit entry %d: %w", l.tree.size+1, err)
 	}
-	e.Seq = l.size + 1
+	e.Seq = l.tree.size + 1
 	line, err := Encode(e)
 	if err != nil {
 		return api.AuditEntry{}, err
@@ -229,8 +262,7 @@ func (l *File) Append(ctx context.Context, e api.AuditEntry) (api.AuditEntry, er
 	if err := l.add(line); err != nil {
 		return api.AuditEntry{}, err
 	}
-	l.ends = append(l.ends, l.end()+int64(len(line))+1)
-	l.signing.grown(l.size)
+	l.signing.grown(l.tree.size)
 	e.Time = e.Time.UTC().Round(0)
 	return e, nil
 }
@@ -249,22 +281,26 @@ func (l *File) Read(ctx context.Context, after int64) ([]api.AuditEntry, error) 
 	if err := l.ready(ctx); err != nil {
 		return nil, fmt.Errorf("reading audit entries after %d: %w", after, err)
 	}
-	after = min(max(after, 0), l.size)
-	start := int64(0)
-	if after > 0 {
-		start = l.ends[after-1]
+	after = min(max(after, 0), l.tree.size)
+	last := min(l.tree.size, after+MaxRead)
+	entries := make([]api.AuditEntry, 0, last-after)
+	if after == last {
+		return entries, nil
 	}
-	r := bufio.NewReaderSize(io.NewSectionReader(l.f, start, l.end()-start), 64<<10)
-	entries := make([]api.AuditEntry, 0, l.size-after)
-	for seq := after + 1; seq <= l.size; seq++ {
+	start := l.marks[after/markEvery]
+	r := bufio.NewReaderSize(io.NewSectionReader(l.f, start, l.end-start), 64<<10)
+	for seq := after/markEvery*markEvery + 1; seq <= last; seq++ {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("reading audit entries after %d: %w", after, err)
 		}
-		line, err := r.ReadBytes('\n')
+		line, err := readLine(r, maxLine)
 		if err != nil {
 			return nil, fmt.Errorf("reading audit entry %d from %s: %w", seq, l.path, err)
 		}
-		e, err := Decode(line[:len(line)-1])
+		if seq <= after {
+			continue
+		}
+		e, err := Decode(line)
 		if err != nil {
 			return nil, fmt.Errorf("reading audit entry %d from %s: %w", seq, l.path, err)
 		}

@@ -85,7 +85,7 @@ func ProveEntries(log, checkpoints, id string) (ProofFile, error) {
 		if err != nil {
 			return ProofFile{}, err
 		}
-		p.Entries[i].Record = one.Record
+		p.Entries[i].Record = one.path
 	}
 	return p, nil
 }
@@ -116,7 +116,7 @@ func ProveConsistency(log, checkpoints string, older, newer int64) (ProofFile, e
 		return p, nil // every log starts with the empty one
 	}
 	proof, err := h.provePrefix(from.Size, to.Size)
-	p.Tree = proof.Tree
+	p.Tree = proof.proof
 	return p, err
 }
 
@@ -196,7 +196,7 @@ func (p ProofFile) Check(known signednote.Verifiers) (Proved, error) {
 				err = fmt.Errorf("entry %d is said to be entry %d", e.Seq, one.Seq)
 			}
 			if err == nil {
-				err = Check(Proof{Seq: one.Seq, Size: c.Size, Root: c.Root, Record: one.Record}, line)
+				err = inclusion{seq: one.Seq, size: c.Size, root: c.Root, path: one.Record}.check(line)
 			}
 			if err != nil {
 				return fail(err)
@@ -216,7 +216,7 @@ func (p ProofFile) Check(known signednote.Verifiers) (Proved, error) {
 			return fail(fmt.Errorf("the checkpoints are of two logs, %s and %s", older.Origin, c.Origin))
 		case older.Size == 0 && older.Root == emptyRoot && len(p.Tree) == 0:
 		default:
-			err = CheckPrefix(PrefixProof{Prefix: older.Size, PrefixRoot: older.Root, Size: c.Size, Root: c.Root, Tree: slices.Clone(p.Tree)})
+			err = consistency{prefix: older.Size, prefixRoot: older.Root, size: c.Size, root: c.Root, proof: slices.Clone(p.Tree)}.check()
 		}
 		if err != nil {
 			return fail(err)

@@ -74,8 +74,12 @@ func (l *File) SignWith(o Signing) (err error) {
 	if len(rest) > 0 && !startsNote(rest, o.Key.Origin(), len(cs) > 0) {
 		return fmt.Errorf("the checkpoints %s are damaged: what follows checkpoint %d is none", o.Path, len(cs))
 	}
-	if _, p := l.against(cs, signednote.VerifierList(o.Key.verifier)); p != nil {
-		return fmt.Errorf("the audit log %s and its checkpoints %s contradict each other: %s", l.path, o.Path, p)
+	_, found, err := against(cs, signednote.VerifierList(o.Key.verifier), l.tree.size, l.past())
+	switch {
+	case err != nil:
+		return err
+	case found != nil:
+		return fmt.Errorf("the audit log %s and its checkpoints %s contradict each other: %s", l.path, o.Path, found)
 	}
 	s.end, s.torn = int64(len(text)-len(rest)), len(rest) > 0
 	if len(cs) > 0 {

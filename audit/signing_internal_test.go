@@ -282,6 +282,43 @@ func TestValuesFile(t *testing.T) {
 	}
 }
 
+// TestValuesOfLongAgo: what is no longer remembered is stored once more, read as what it
+// is, and erased wherever it stands.
+func TestValuesOfLongAgo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "values")
+	v, err := OpenValues(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	v.have.Resize(2)
+	for _, text := range []string{"one", "two", "one", "three", "one", "two", "four", "five", "one"} {
+		if err := v.Keep(t.Context(), Value{digestOf(text), "arguments", text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := v.have.Len(); n != 2 {
+		t.Errorf("%d digests are remembered, want 2", n)
+	}
+	_ = v.Close()
+	read := func() (texts []string) {
+		t.Helper()
+		if err := ReadValues(path, func(v Value) error { texts = append(texts, v.Text); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return texts
+	}
+	if got := strings.Join(read(), " "); got != "one two three two four five one" {
+		t.Errorf("kept %s", got)
+	}
+	if n, err := Erase(path, []string{digestOf("one"), digestOf("four")}); n != 2 || err != nil {
+		t.Errorf("erased %d values, %v, want 2", n, err)
+	}
+	if got := strings.Join(read(), " "); got != "two three two five" {
+		t.Errorf("kept %s", got)
+	}
+}
+
 // TestValuesAfterFailedWrite: what got through of a value that could not be written is
 // no value, and the next one is.
 func TestValuesAfterFailedWrite(t *testing.T) {

@@ -2,20 +2,19 @@ package audit
 
 import (
 	"fmt"
-	"sync"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tree is the Merkle tree over the entries of a log. Hashes are kept in the
-// order of tlog.StoredHashIndex, about two per entry.
+// tree is the whole Merkle tree over the entries of a log, for proofs. Hashes are kept
+// in the order of tlog.StoredHashIndex, about two per entry.
 type tree struct {
-	mu     sync.RWMutex
 	size   int64 // entries
 	hashes []tlog.Hash
 }
 
-// read is the tlog.HashReader of the tree; the lock must be held.
+// read is the tlog.HashReader of the tree.
 func (t *tree) read(indexes []int64) ([]tlog.Hash, error) {
 	hashes := make([]tlog.Hash, len(indexes))
 	for i, x := range indexes {
@@ -27,7 +26,7 @@ func (t *tree) read(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// add appends an entry; the lock must be held for writing.
+// add appends an entry.
 func (t *tree) add(line []byte) error {
 	more, err := tlog.StoredHashes(t.size, line, tlog.HashReaderFunc(t.read))
 	if err != nil {
@@ -38,14 +37,8 @@ func (t *tree) add(line []byte) error {
 	return nil
 }
 
-// Root returns the number of entries and the root hash over them. The root of no
-// entries is the hash of the empty string.
-func (t *tree) Root() (size int64, root tlog.Hash) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.size, t.root(t.size)
-}
-
+// root is the root over the first size entries. The root of no entries is the hash of
+// the empty string.
 func (t *tree) root(size int64) tlog.Hash {
 	h, err := tlog.TreeHash(size, tlog.HashReaderFunc(t.read))
 	if err != nil {
@@ -55,78 +48,104 @@ func (t *tree) root(size int64) tlog.Hash {
 	return h
 }
 
-// A Proof shows that an entry is in the log of the given size and root.
-type Proof struct {
-	Seq    int64            `json:"seq"`
-	Size   int64            `json:"size"`
-	Root   tlog.Hash        `json:"root"`
-	Record tlog.RecordProof `json:"record"` // the audit path of RFC 6962, section 2.1.1
-}
-
-// Prove shows that entry seq is in the log as it is now.
-func (t *tree) Prove(seq int64) (Proof, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.prove(seq, t.size)
+// An inclusion shows that an entry is in the log of the given size and root.
+type inclusion struct {
+	seq, size int64
+	root      tlog.Hash
+	path      tlog.RecordProof // the audit path of RFC 6962, section 2.1.1
 }
 
 // prove shows that an entry is among the first size ones.
-func (t *tree) prove(seq, size int64) (Proof, error) {
+func (t *tree) prove(seq, size int64) (inclusion, error) {
 	if seq < 1 || seq > size || size > t.size {
-		return Proof{}, fmt.Errorf("proving audit entry %d: the log has entries 1 to %d", seq, min(size, t.size))
+		return inclusion{}, fmt.Errorf("proving audit entry %d: the log has entries 1 to %d", seq, min(size, t.size))
 	}
 	p, err := tlog.ProveRecord(size, seq-1, tlog.HashReaderFunc(t.read))
 	if err != nil {
-		return Proof{}, fmt.Errorf("proving audit entry %d: %w", seq, err)
+		return inclusion{}, fmt.Errorf("proving audit entry %d: %w", seq, err)
 	}
-	return Proof{Seq: seq, Size: size, Root: t.root(size), Record: p}, nil
+	return inclusion{seq: seq, size: size, root: t.root(size), path: p}, nil
 }
 
-// Check verifies that line is the entry p.Seq of the log with p.Size and p.Root.
-// Compare these two with a size and root that were noted by someone you trust:
-// a proof is only as good as its root.
-func Check(p Proof, line []byte) error {
-	if err := tlog.CheckRecord(p.Record, p.Size, p.Root, p.Seq-1, tlog.RecordHash(line)); err != nil {
-		return fmt.Errorf("checking audit entry %d against the root of %d entries: %w", p.Seq, p.Size, err)
+// check verifies that line is the entry p.seq of the log with p.size and p.root. A proof
+// is only as good as its root: the caller has it from somebody to be trusted.
+func (p inclusion) check(line []byte) error {
+	if err := tlog.CheckRecord(p.path, p.size, p.root, p.seq-1, tlog.RecordHash(line)); err != nil {
+		return fmt.Errorf("checking audit entry %d against the root of %d entries: %w", p.seq, p.size, err)
 	}
 	return nil
 }
 
-// A PrefixProof shows that the log of Size entries starts with the log of the
-// first Prefix ones.
-type PrefixProof struct {
-	Prefix     int64          `json:"prefix"`
-	PrefixRoot tlog.Hash      `json:"prefix_root"`
-	Size       int64          `json:"size"`
-	Root       tlog.Hash      `json:"root"`
-	Tree       tlog.TreeProof `json:"tree"` // the consistency proof of RFC 6962, section 2.1.2
-}
-
-// ProvePrefix shows that the log as it is now starts with its first entries,
-// prefix of them and at least one.
-func (t *tree) ProvePrefix(prefix int64) (PrefixProof, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.provePrefix(prefix, t.size)
+// A consistency shows that the log of size entries starts with the log of the first
+// prefix ones.
+type consistency struct {
+	prefix, size     int64
+	prefixRoot, root tlog.Hash
+	proof            tlog.TreeProof // of RFC 6962, section 2.1.2
 }
 
 // provePrefix shows that the first size entries start with the first prefix ones.
-func (t *tree) provePrefix(prefix, size int64) (PrefixProof, error) {
+func (t *tree) provePrefix(prefix, size int64) (consistency, error) {
 	if prefix < 1 || prefix > size || size > t.size {
-		return PrefixProof{}, fmt.Errorf("proving the first %d audit entries: the log has %d", prefix, min(size, t.size))
+		return consistency{}, fmt.Errorf("proving the first %d audit entries: the log has %d", prefix, min(size, t.size))
 	}
 	p, err := tlog.ProveTree(size, prefix, tlog.HashReaderFunc(t.read))
 	if err != nil {
-		return PrefixProof{}, fmt.Errorf("proving the first %d audit entries: %w", prefix, err)
+		return consistency{}, fmt.Errorf("proving the first %d audit entries: %w", prefix, err)
 	}
-	return PrefixProof{Prefix: prefix, PrefixRoot: t.root(prefix), Size: size, Root: t.root(size), Tree: p}, nil
+	return consistency{prefix: prefix, prefixRoot: t.root(prefix), size: size, root: t.root(size), proof: p}, nil
 }
 
-// CheckPrefix verifies p. As with [Check], compare both sizes and roots with
-// what was noted elsewhere.
-func CheckPrefix(p PrefixProof) error {
-	if err := tlog.CheckTree(p.Tree, p.Size, p.Root, p.Prefix, p.PrefixRoot); err != nil {
-		return fmt.Errorf("checking the first %d audit entries against the root of %d: %w", p.Prefix, p.Size, err)
+// check verifies p. As with [inclusion.check], sizes and roots are somebody's to vouch for.
+func (p consistency) check() error {
+	if err := tlog.CheckTree(p.proof, p.size, p.root, p.prefix, p.prefixRoot); err != nil {
+		return fmt.Errorf("checking the first %d audit entries against the root of %d: %w", p.prefix, p.size, err)
 	}
 	return nil
+}
+
+// A frontier is what is needed of a Merkle tree to go on growing it and to know its
+// root: the hashes of its largest whole subtrees, from the left, of which there is one
+// for each bit that is set in the number of entries.
+type frontier struct {
+	size   int64 // entries
+	whole  []tlog.Hash
+	stored []int64 // tlog.StoredHashIndex of each
+}
+
+// read is the tlog.HashReader of the frontier.
+func (f *frontier) read(indexes []int64) ([]tlog.Hash, error) {
+	hashes := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		n := slices.Index(f.stored, x)
+		if n < 0 {
+			return nil, fmt.Errorf("the frontier of %d audit entries has no hash %d", f.size, x)
+		}
+		hashes[i] = f.whole[n]
+	}
+	return hashes, nil
+}
+
+// add appends an entry.
+func (f *frontier) add(line []byte) error {
+	more, err := tlog.StoredHashes(f.size, line, tlog.HashReaderFunc(f.read))
+	if err != nil {
+		return fmt.Errorf("adding audit entry %d to the tree: %w", f.size+1, err)
+	}
+	// Each hash behind that of the entry joins the last subtree with what grew beside it.
+	joined := len(more) - 1
+	kept := len(f.whole) - joined
+	f.whole = append(f.whole[:kept], more[joined])
+	f.stored = append(f.stored[:kept], tlog.StoredHashIndex(0, f.size)+int64(joined))
+	f.size++
+	return nil
+}
+
+func (f *frontier) root() tlog.Hash {
+	h, err := tlog.TreeHash(f.size, tlog.HashReaderFunc(f.read))
+	if err != nil {
+		// Every hash that it is made of was kept by add: only a bug comes here.
+		panic(err)
+	}
+	return h
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // A Value is what a digest in a log stands for.
@@ -77,17 +79,21 @@ func decodeValue(line []byte) (Value, error) {
 	return v, v.check()
 }
 
+// maxRecent is how many digests of values are remembered.
+const maxRecent = 1 << 14
+
 // Values is a file of the values that a log has digests of. It is apart from the log,
 // so that fewer people may read it, and so that values can be erased while the log
-// stays whole. It is only appended to; one process at a time may have it open. Its
-// digests, about 50 bytes each, are kept in memory.
+// stays whole. It is only appended to; one process at a time may have it open. The
+// digests of those that were kept last are in memory, so that one that comes often is
+// not stored each time.
 type Values struct {
 	mu   sync.Mutex
 	f    *os.File
 	path string
 	end  int64
 	torn bool
-	have map[[sha256.Size]byte]bool
+	have *simplelru.LRU[[sha256.Size]byte, struct{}]
 }
 
 // OpenValues opens the file at path, which nobody but its owner may read, and makes it
@@ -98,7 +104,11 @@ func OpenValues(path string) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Values{f: f, path: path, have: map[[sha256.Size]byte]bool{}}
+	have, err := simplelru.NewLRU[[sha256.Size]byte, struct{}](maxRecent, nil)
+	if err != nil { // for a size below one only
+		panic(err)
+	}
+	v := &Values{f: f, path: path, have: have}
 	if err := v.load(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -120,7 +130,7 @@ func (v *Values) load() error {
 		return fmt.Errorf("opening the audit values %s: others may read it (mode %04o): chmod 600 it", v.path, mine.Mode().Perm())
 	}
 	whole, err := scanValues(v.f, v.path, func(one Value) error {
-		v.have[sha256.Sum256([]byte(one.Text))] = true
+		v.have.Add(sha256.Sum256([]byte(one.Text)), struct{}{})
 		return nil
 	})
 	v.end, v.torn = whole, err == nil && whole < mine.Size()
@@ -167,7 +177,7 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// Keep implements [Keeper]. What is there already is not stored again.
+// Keep implements [Keeper]. What was kept lately is not stored again.
 func (v *Values) Keep(ctx context.Context, one Value) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -183,7 +193,7 @@ func (v *Values) Keep(ctx context.Context, one Value) error {
 		return fail(err)
 	}
 	sum := sha256.Sum256([]byte(one.Text))
-	if v.have[sum] {
+	if _, ok := v.have.Get(sum); ok {
 		return nil
 	}
 	if v.torn {
@@ -198,7 +208,8 @@ func (v *Values) Keep(ctx context.Context, one Value) error {
 	if err := v.f.Sync(); err != nil {
 		return fail(err)
 	}
-	v.torn, v.have[sum] = false, true
+	v.torn = false
+	v.have.Add(sum, struct{}{})
 	v.end += int64(len(line)) + 1
 	return nil
 }
@@ -250,9 +261,10 @@ func Erase(path string, digests []string) (erased int, err error) {
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone, where all went well
 	w := bufio.NewWriter(f)
+	gone := map[string]bool{} // a value may be there more than once
 	_, err = scanValues(io.NewSectionReader(v.f, 0, v.end), path, func(one Value) error {
 		if slices.Contains(digests, one.Digest) {
-			erased++
+			gone[one.Digest] = true
 			return nil
 		}
 		line, err := encodeValue(one)
@@ -264,11 +276,11 @@ func Erase(path string, digests []string) (erased int, err error) {
 	if err = errors.Join(err, w.Flush(), f.Sync(), f.Close()); err != nil {
 		return fail(err)
 	}
-	if erased == 0 {
+	if len(gone) == 0 {
 		return 0, nil
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return fail(err)
 	}
-	return erased, syncFolder(path)
+	return len(gone), syncFolder(path)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	signednote "golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"countersign/gateway/api"
 )
@@ -121,16 +122,15 @@ func ReadCheckpoints(path string) (cs []SignedCheckpoint, rest []byte, err error
 	return cs, rest, err
 }
 
-// against holds checkpoints, from the first on, against the tree and the known keys,
-// and tells how many are as they should be and what the next one shows; nil where that is
-// all. Without known keys, which is nil, no signature is verified.
-func (t *tree) against(cs []SignedCheckpoint, known signednote.Verifiers) (good int, found *Tampering) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+// against holds checkpoints, from the first on, against the known keys and a log with
+// that many entries, whose root over the first n of them rootOf tells, for one n after
+// the other. It returns how many are as they should be and what the next one shows; nil
+// where that is all. Without known keys, which is nil, no signature is verified.
+func against(cs []SignedCheckpoint, known signednote.Verifiers, size int64, rootOf func(n int64) (tlog.Hash, error)) (good int, found *Tampering, err error) {
 	var last SignedCheckpoint
 	for good, c := range cs {
-		found := func(from, to int64, format string, args ...any) (int, *Tampering) {
-			return good, &Tampering{from, to, last.Number, c.Number, fmt.Sprintf(format, args...)}
+		found := func(from, to int64, format string, args ...any) (int, *Tampering, error) {
+			return good, &Tampering{from, to, last.Number, c.Number, fmt.Sprintf(format, args...)}, nil
 		}
 		switch {
 		case c.Number != last.Number+1:
@@ -145,15 +145,19 @@ func (t *tree) against(cs []SignedCheckpoint, known signednote.Verifiers) (good 
 				return found(0, 0, "%v", err)
 			}
 		}
+		if c.Size > size {
+			return found(size+1, c.Size, "missing")
+		}
+		root, err := rootOf(c.Size)
 		switch {
-		case c.Size > t.size:
-			return found(t.size+1, c.Size, "missing")
-		case c.Root != t.root(c.Size):
+		case err != nil:
+			return good, nil, err
+		case c.Root != root:
 			return found(last.Size+1, c.Size, "altered, replaced or put in another order")
 		}
 		last = c
 	}
-	return len(cs), nil
+	return len(cs), nil, nil
 }
 
 // Verify reads the log and the checkpoints at the paths and holds them against each
@@ -183,7 +187,10 @@ func Verify(log, checkpoints string, known signednote.Verifiers) (Report, error)
 	case len(rest) > 0 && !startsNote(rest, cs[0].Origin, true):
 		malformed = &Damage{checkpoints, int64(len(cs) + 1), "what follows the last checkpoint is none"}
 	}
-	good, found := h.against(cs, known)
+	good, found, err := against(cs, known, h.size, func(n int64) (tlog.Hash, error) { return h.root(n), nil })
+	if err != nil {
+		return Report{}, err
+	}
 	if good > 0 {
 		last := cs[good-1]
 		r.Origin, r.Checkpoints, r.Covered, r.Since = last.Origin, int64(good), last.Size, last.Time

@@ -38,8 +38,9 @@ type Target interface {
 
 	// Admin applies an administrative event. The caller is an admin.
 	Admin(ctx context.Context, auth Auth, e Event) error
-	// Audit returns the entries with Seq > after, oldest first. The caller is an
-	// auditor.
+	// Audit returns the entries with Seq > after, oldest first, and not more of them at
+	// once than the target likes: who wants all asks again, after the last one, until
+	// there are none. The caller is an auditor.
 	Audit(ctx context.Context, auth Auth, after int64) ([]AuditEntry, error)
 }
 
