@@ -213,6 +213,14 @@ func lines(v api.View) map[string]string {
 	return out
 }
 
+// lines are the lines of a call's view.
+func (w *world) lines(a api.Action) map[string]string {
+	w.t.Helper()
+	v, err := w.target.View(ctx, auth("approver-p"), w.pending(a))
+	must(w.t, err)
+	return lines(v)
+}
+
 // TestSecrets: a bound view shows a secret as its fingerprint, or whole where the
 // deployment has no key; a summary shows the end of it.
 func TestSecrets(t *testing.T) {
@@ -248,17 +256,7 @@ func TestSecrets(t *testing.T) {
 
 // TestSummaryOfListsAndSecrets: what products show of them.
 func TestSummaryOfListsAndSecrets(t *testing.T) {
-	w := newWorldWith(t, "M3", store.NewMemory(), func(d *api.Deployment) {
-		for i := range d.Tools {
-			d.Tools[i].Fields = slices.Clone(d.Tools[i].Fields)
-			for j := range d.Tools[i].Fields {
-				d.Tools[i].Fields[j].Secret = d.Tools[i].Fields[j].Name == "memo"
-			}
-			if d.Tools[i].Class != api.ClassReference {
-				d.Tools[i].Summary = []string{"amount", "memo", "tags"}
-			}
-		}
-	})
+	w := newWorldWith(t, "M3", store.NewMemory(), func(d *api.Deployment) { d.Tools = secretMemo(d.Tools, "amount", "memo", "tags") })
 	for _, tt := range []struct{ memo, tags, wantMemo, wantTags string }{
 		{"123456789", `["a","b","c"]`, "•••• 6789", "a, b, c"},
 		{"12345678", `["a","b","c","d"]`, "••••", "a, b, c… and 1 more"},
@@ -267,10 +265,41 @@ func TestSummaryOfListsAndSecrets(t *testing.T) {
 	} {
 		a := w.action("pay", 1)
 		a.Arguments = fmt.Appendf(nil, `{"supplier":"s-1","amount":1,"memo":%q,"tags":%s}`, tt.memo, tt.tags)
-		v, err := w.target.View(ctx, auth("approver-p"), w.pending(a))
-		must(t, err)
-		if got := lines(v); got["/memo"] != tt.wantMemo || got["/tags"] != tt.wantTags {
+		if got := w.lines(a); got["/memo"] != tt.wantMemo || got["/tags"] != tt.wantTags {
 			t.Errorf("%q and %s are shown as %q and %q", tt.memo, tt.tags, got["/memo"], got["/tags"])
+		}
+	}
+}
+
+// secretMemo makes the memo a secret, and puts fields into the summary.
+func secretMemo(tools []api.Tool, summary ...string) []api.Tool {
+	tools = slices.Clone(tools)
+	for i := range tools {
+		tools[i].Fields = slices.Clone(tools[i].Fields)
+		for j := range tools[i].Fields {
+			tools[i].Fields[j].Secret = tools[i].Fields[j].Name == "memo"
+		}
+		if tools[i].Class != api.ClassReference {
+			tools[i].Summary = summary
+		}
+	}
+	return tools
+}
+
+// TestSummaryOfWhatIsNotThere: a summary has no line for a value that was not given, and
+// shows what is not of its type as it is.
+func TestSummaryOfWhatIsNotThere(t *testing.T) {
+	w := newWorldWith(t, "M3", store.NewMemory(), func(d *api.Deployment) { d.Tools = secretMemo(d.Tools, "memo", "tags") })
+	for args, want := range map[string]map[string]string{
+		`"amount":1`:                        {},
+		`"amount":1,"memo":"GB33BUKB2020"`:  {"/memo": "•••• 2020"},
+		`"amount":1,"memo":33442020`:        {"/memo": "33442020"},
+		`"amount":1,"tags":["a","b","c",4]`: {"/tags": `["a","b","c",4]`},
+	} {
+		a := w.action("pay", 1)
+		a.Arguments = []byte(`{"supplier":"s-1",` + args + `}`)
+		if got := w.lines(a); !maps.Equal(got, want) {
+			t.Errorf("%s is shown as %q, want %q", args, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"pgregory.net/rapid"
@@ -15,6 +16,7 @@ import (
 	"countersign/gateway"
 	"countersign/gateway/api"
 	"countersign/gateway/canonical"
+	"countersign/gateway/store"
 )
 
 func TestVisible(t *testing.T) {
@@ -57,6 +59,8 @@ func TestVisible(t *testing.T) {
 		"a\u0000b":             "a⟨U+0000⟩b",
 		"\u3164":               "⟨U+3164⟩", // a filler: a letter that nobody sees
 		"서울\u115f":             "서울⟨U+115F⟩",
+		"אב:":                  "אב:",
+		"א \u200b1":            "א ⟨U+200B⟩1", // the mark keeps the digit in its place
 	} {
 		if got := gateway.Visible(in); got != want {
 			t.Errorf("Visible(%+q) = %q, want %q", in, got, want)
@@ -282,5 +286,60 @@ func TestViewIsTheServicesReading(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the view has\n%q, want\n%q", got, want)
+	}
+}
+
+// TestListsOfTwoDirections: a number does not change places with words of the element
+// before it, and nothing else is marked.
+func TestListsOfTwoDirections(t *testing.T) {
+	w := newWorld(t, "M9")
+	for _, tt := range []struct{ tags, want string }{
+		{`["אב","1"]`, "אב, ⟨U+0031⟩"},
+		{`["אב","(","1"]`, "אב, (, ⟨U+0031⟩"},
+		{`["אב","a1"]`, "אב, a1"},
+		{`["אב","a","1"]`, "אב, a, 1"},
+		{`["אב","","1"]`, "אב, ⟨empty⟩, 1"},
+		{`["ab","1"]`, "ab, 1"},
+		{`["1","אב"]`, "1, אב"},
+	} {
+		a := w.action("pay", 1)
+		a.Arguments = []byte(`{"supplier":"s-1","amount":1,"tags":` + tt.tags + `}`)
+		if got := w.lines(a)["/tags"]; got != tt.want {
+			t.Errorf("%s is shown as %q, want %q", tt.tags, got, tt.want)
+		}
+	}
+}
+
+// TestViewSaysHowLong: an approval whose end is known says when that is, and one that was
+// asked for while there was no clock makes none up.
+func TestViewSaysHowLong(t *testing.T) {
+	w := newWorld(t, "M9")
+	if got, want := w.lines(w.action("pay", 1))["#expires"], start.Add(ttl).Format(time.RFC3339); got != want {
+		t.Errorf("valid until %q, want %q", got, want)
+	}
+	w = newWorld(t, "M9-closed") // the others ask for nothing without a clock
+	w.clock.stop(true)
+	if got, ok := w.lines(w.action("pay", 1))["#expires"]; ok {
+		t.Errorf("valid until %q, and there is no clock", got)
+	}
+}
+
+// TestSecretsThatAreNoText: what a service reads for a secret may be anything. A text is
+// masked; of anything else no text is made up.
+func TestSecretsThatAreNoText(t *testing.T) {
+	key := []byte("key")
+	for value, want := range map[string]string{`"GB33"`: api.SecretText(key, "GB33"), `33`: "33", `["GB33"]`: "GB33"} {
+		s := &scripted{}
+		w := newWorldWith(t, "M9", store.NewMemory(), func(d *api.Deployment) {
+			s.Provider, s.Directory = d.Provider, d.Directory
+			d.Provider, d.Directory, d.SecretKey = s, s, key
+			d.Tools = secretMemo(d.Tools)
+		})
+		s.values = api.Values{"/memo": json.RawMessage(value)}
+		a := w.action("pay", 1)
+		a.Arguments = []byte(`{"supplier":"s-1","amount":1}`)
+		if got := w.lines(a)["/memo"]; got != want {
+			t.Errorf("%s is shown as %q, want %q", value, got, want)
+		}
 	}
 }

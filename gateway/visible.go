@@ -61,7 +61,7 @@ func (w *writer) visible(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			c.text = fmt.Sprintf("⟨0x%02X⟩", s[i])
-		case r == ' ' && prev != ' ' && !last, r == ',' && !w.comma, r != ' ' && r != ',' && plain(r, foreign, ambiguous):
+		case r == ' ' && prev != ' ' && !last, r == ',' && !w.comma, r != ',' && plain(r, foreign, ambiguous):
 		default:
 			c.text = mark(r)
 		}
