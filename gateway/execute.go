@@ -329,7 +329,7 @@ func (g *Gateway) absorb(ctx context.Context, s *modes.Situation, refusals []api
 		return g.reconcile(ctx, s, u, false)
 	}
 	for i, r := range refusals { // it failed: nobody is to take it for executed
-		if r.Binding == api.BindOnce && r.Code == "spent" {
+		if r.Binding == api.BindOnce {
 			refusals[i].Detail += ", and the call was certainly not executed: it has to be proposed again"
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"countersign/gateway"
 	"countersign/gateway/api"
 	"countersign/gateway/lab"
+	"countersign/gateway/store"
 	"countersign/scenarios/provider"
 )
 
@@ -285,6 +286,52 @@ func TestSettlingLosesToSending(t *testing.T) {
 	must(t, err)
 	if other != "held [idem/in_progress]" || p.State != api.StateHeld {
 		t.Errorf("the other instance: %s; the proposal is %s, want held", other, p.State)
+	}
+}
+
+// unsettled is a store that does not take what became of a call.
+type unsettled struct{ store.Store }
+
+func (u unsettled) Update(ctx context.Context, r store.Row) (store.Row, error) {
+	if r.Kind == "use" && r.Key == "done" {
+		return store.Row{}, errDisk
+	}
+	return u.Store.Update(ctx, r)
+}
+
+// TestSettlingIsRecorded: where what an equal proposal finds out cannot be recorded, the
+// proposal is held, as long as that lasts.
+func TestSettlingIsRecorded(t *testing.T) {
+	w := newWorldOn(t, "M9", unsettled{store.NewMemory()})
+	d := w.approved(w.action("wire", 1))
+	w.lab.At(api.StepSent, func(context.Context) error { return lab.ErrCrash })
+	w.answer(w.target, d)
+	w.clock.add(gateway.SendLease)
+	p, err := w.target.Propose(ctx, auth("agent-a"), w.action("wire", 1))
+	must(t, err)
+	if p.State != api.StateHeld || len(w.prov.Ledger()) != 1 {
+		t.Errorf("what was found out cannot be recorded, and the proposal is %s, want held; %d effects", p.State, len(w.prov.Ledger()))
+	}
+}
+
+// TestFailedAndPresentedAgain: a call that the provider refused is not taken for an
+// executed one when it comes again: the refusal says what to do.
+func TestFailedAndPresentedAgain(t *testing.T) {
+	w, s := newScripted(t, "M9")
+	d := w.approved(w.action("pay", 1))
+	s.execute = &api.ProviderError{Status: 409, Code: "limit"}
+	if got := w.answer(w.target, d); got != "!" {
+		t.Errorf("the provider refuses: %s", got)
+	}
+	s.execute = nil
+	o := w.dispatch(d)
+	if o.Status != api.Refused || codes(o.Refusals) != "seen/seen once/spent" || len(w.prov.Ledger()) != 0 {
+		t.Fatalf("presented again: %+v", o)
+	}
+	for _, r := range o.Refusals {
+		if said := strings.HasSuffix(r.Detail, ", and the call was certainly not executed: it has to be proposed again"); said != (r.Binding == api.BindOnce) {
+			t.Errorf("%s says %q", r.Binding, r.Detail)
+		}
 	}
 }
 

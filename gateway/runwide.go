@@ -157,7 +157,7 @@ func (g *Gateway) granted(ctx context.Context, s *modes.Situation, t toolRow) (p
 // the use that another has taken for it.
 func (g *Gateway) spend(ctx context.Context, s *modes.Situation, u *use) error {
 	e := s.Evidence.Envelope
-	for {
+	for range e.Uses + 1 { // each conflict is a use that another call has taken
 		if e.RunWide() {
 			n, spent, err := g.records.Use(ctx, g.d.Issuer, e, s.Call)
 			if err != nil {
@@ -180,6 +180,7 @@ func (g *Gateway) spend(ctx context.Context, s *modes.Situation, u *use) error {
 			return err
 		}
 	}
+	return fmt.Errorf("%w: every use of the approval is spent", api.ErrConflict)
 }
 
 // useRow names the row of what a call spends, or has spent.

@@ -306,7 +306,8 @@ func TestRunWideDecision(t *testing.T) {
 
 	// A no is one, whatever it names.
 	id = w.pending(w.action("pay", 2))
-	must(t, w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Decline, RunWide: &terms}))
+	beyond := w.terms(99, time.Hour)
+	must(t, w.target.Decide(ctx, auth("approver-p"), api.Decision{Suspension: id, Verdict: api.Decline, RunWide: &beyond}))
 	w.asked("after a no", "agent-a", w.action("pay", 2))
 	if got := w.notes("decide:decline"); got[len(got)-1] != "" {
 		t.Errorf("the log notes of a no %q", got)
@@ -532,9 +533,28 @@ func TestRunWideRetries(t *testing.T) {
 	w.expect("1 of 2", ds[0], api.Executed, "", 1)
 	w.expect("2 of 2", ds[1], api.Executed, "", 2)
 	w.expect("3 of 2", ds[2], api.Refused, "seen/seen once/spent", 2)
-	if got := w.alerts(); !slices.Equal(got, []api.Alert{"presented after consumption"}) {
+	if e := last(w.entries()); !e.ConsumedAt.IsZero() || e.ProviderRequest != "" || e.Key != "" {
+		t.Errorf("the line of a call that has spent nothing says what others have: %+v", e)
+	}
+	w.expect("1 of 2 again", ds[0], api.Absorbed, "seen/seen once/spent", 2)
+	if e := last(w.entries()); !e.ConsumedAt.Equal(start) || e.Key == "" {
+		t.Errorf("the line of a call that has spent a use does not say so: %+v", e)
+	}
+	if got := w.alerts(); !slices.Equal(got, []api.Alert{"presented after consumption", "presented after consumption"}) {
 		t.Errorf("alerts %q", got)
 	}
+
+	// Which use it is, and so the key, is not known where the uses cannot be read.
+	uses := &unreadUses{Store: store.NewMemory()}
+	w = newWorldOn(t, "M9-once", uses)
+	d = w.runWide("wire", 2)
+	uses.down = true
+	w.expect("the uses cannot be read", d, api.Held, "idem/unavailable", 0)
+	if e := last(w.entries()); e.Event != "outcome" || e.Key != "" {
+		t.Errorf("the line of a call whose use is not known has a key: %+v", e)
+	}
+	uses.down = false
+	w.expect("the uses can be read", d, api.Executed, "", 1)
 
 	// Spent and not sent: the use is the call's, and it proceeds later.
 	w = newWorld(t, "M9")
@@ -550,6 +570,21 @@ func TestRunWideRetries(t *testing.T) {
 	w.expect("the last", w.granted(w.action("wire", 1)), api.Executed, "", 2)
 	w.asked("one too many", "agent-a", w.action("wire", 1))
 }
+
+// unreadUses is a store whose uses cannot be read while it is down.
+type unreadUses struct {
+	store.Store
+	down bool
+}
+
+func (u *unreadUses) Get(ctx context.Context, kind, id string) (store.Row, error) {
+	if u.down && kind == "use" {
+		return store.Row{}, errDisk
+	}
+	return u.Store.Get(ctx, kind, id)
+}
+
+func last(entries []api.AuditEntry) api.AuditEntry { return entries[len(entries)-1] }
 
 // TestRunWideWorkers: eight workers at two gateways over one SQLite file, each with a
 // granted call of its own or all with one, and fewer uses than calls: as many effects
