@@ -102,7 +102,7 @@ type WrongReason struct {
 type Comparison struct {
 	Reference string `json:"reference"`
 	Target    string `json:"target"`
-	Pairs     int    `json:"pairs"`    // pair keys used
+	Pairs     int    `json:"pairs"`    // pair keys used, counted for each approver
 	Unpaired  int    `json:"unpaired"` // pair keys of either side left out
 	Variants  int    `json:"variants"` // the unit
 	Both      int    `json:"both"`     // executed against both
@@ -203,7 +203,7 @@ func (o *outcomes) add(r Record) {
 type unit struct {
 	kind         Kind
 	attack, name string
-	pair         string // used by the comparison only
+	pair         string // pair key and approver, used by the comparison only
 }
 
 type collector struct {
@@ -256,7 +256,8 @@ func (k *collector) add(r Record) error {
 	}
 	note(k.targets, r.Target, u, r)
 	if r.Kind == Attack {
-		u.pair = r.Pair
+		// Two approvers of one trial are two pairs: neither stands in for the other.
+		u.pair = r.Pair + "\x00" + r.Approver
 		note(k.pairs, r.Target, u, r)
 		if r.Blocked() && !rightReason(r, strings.Join(append([]string{variant.Condition}, variant.AlsoNamed...), " "), k.c.Implies) {
 			k.a.WrongReasons = append(k.a.WrongReasons, WrongReason{r, variant.Condition})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -803,6 +804,58 @@ func TestComparison(t *testing.T) {
 	a, err = Analyse(Sequence(records[:3]), catalogue(), Family{})
 	if err != nil || len(a.Comparisons) != 0 || !strings.Contains(strings.Join(a.Warnings, "\n"), "the reference M9 has no attack trials") {
 		t.Errorf("without the reference: %+v, %q, %v", a.Comparisons, a.Warnings, err)
+	}
+}
+
+// A pair is made by one approver: where another one decided, there is none.
+func TestPairsHaveOneApprover(t *testing.T) {
+	stamped := attack("M9", "amount", "mail", PredictBlocked, Executed)
+	stamped.Approver = "stamp"
+	a, err := Analyse(Sequence([]Record{attack("M0", "amount", "mail", PredictExecuted, Executed),
+		attack("M9", "amount", "mail", PredictBlocked, Refused), stamped}), catalogue(), Family{})
+	if err != nil || len(a.Comparisons) != 1 {
+		t.Fatalf("comparisons %+v, %v", a.Comparisons, err)
+	}
+	if c := a.Comparisons[0]; c.Pairs != 1 || c.Unpaired != 1 || c.C != 1 || c.Both != 0 {
+		t.Errorf("comparison %+v, want one pair by the faithful approver and the other one's trial unpaired", c)
+	}
+}
+
+// Seeds that repeat a script are no further evidence: they change no count but that
+// of the pairs made.
+func TestRepeatsDoNotInflateN(t *testing.T) {
+	var once, often []Record
+	for _, target := range []string{"M0", "M9"} {
+		for _, v := range []string{"amount", "currency", "payload"} {
+			for _, s := range []string{"mail", "payments"} {
+				o := Refused
+				if target == "M0" && (v != "payload" && s == "mail") {
+					o = Executed
+				}
+				r := attack(target, v, s, PredictBlocked, o)
+				once = append(once, r)
+				for seed := range uint64(50) {
+					r.Seed, r.Pair = seed, fmt.Sprintf("AB1/%s/%s/%d", v, s, seed)
+					often = append(often, r)
+				}
+			}
+		}
+		once, often = append(once, twin(target, "order", "mail", Completed)), append(often, twin(target, "order", "mail", Completed))
+	}
+	want, err := Analyse(Sequence(once), catalogue(), Family{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Analyse(Sequence(often), catalogue(), Family{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Comparisons[0].Pairs != 50*want.Comparisons[0].Pairs {
+		t.Errorf("%d pairs, want 50 times %d", got.Comparisons[0].Pairs, want.Comparisons[0].Pairs)
+	}
+	got.Comparisons[0].Pairs = want.Comparisons[0].Pairs
+	if !reflect.DeepEqual(got.Rows, want.Rows) || !reflect.DeepEqual(got.Comparisons, want.Comparisons) {
+		t.Errorf("50 seeds give\n%+v\n%+v\none gives\n%+v\n%+v", got.Rows, got.Comparisons, want.Rows, want.Comparisons)
 	}
 }
 
