@@ -40,34 +40,39 @@ func WilsonCorrected(k, n int, confidence float64) (Interval, error) {
 // ClopperPearson returns the interval of Clopper and Pearson, Biometrika 26:404-413
 // (1934), method 5 of Newcombe (1998): the proportions that neither tail of the
 // binomial rejects at half of 1 - confidence. Coverage is never below the nominal
-// one. Errors are those of [Wilson].
+// one. Errors are those of [Wilson], and n above a million.
 func ClopperPearson(k, n int, confidence float64) (Interval, error) {
-	tail := (1 - confidence) / 2
-	return proportion("Clopper-Pearson exact", k, n, confidence, func(k, n float64) (float64, float64) {
-		lower := 0.0
-		if k > 0 {
-			lower = distuv.Beta{Alpha: k, Beta: n - k + 1}.Quantile(tail)
-		}
-		return lower, distuv.Beta{Alpha: k + 1, Beta: n - k}.Quantile(1 - tail)
-	})
+	return exact("Clopper-Pearson exact", k, n, confidence, 1)
 }
 
 // ClopperPearsonMidP is [ClopperPearson] with the probability of the observed count
 // counted half, method 6 of Newcombe (1998). Coverage is near the nominal one on
 // average and can fall below it.
 func ClopperPearsonMidP(k, n int, confidence float64) (Interval, error) {
+	return exact("Clopper-Pearson mid-p", k, n, confidence, 0.5)
+}
+
+// exact solves for the proportions at which a tail, with that much of the probability
+// of the observed count, is half of 1 - confidence. The tails are beta quantiles, but
+// those of the library are wrong for some far ones.
+func exact(method string, k, n int, confidence, observed float64) (Interval, error) {
+	if err := checkBinomial(method, "n", n); err != nil {
+		return Interval{}, err
+	}
 	tail := (1 - confidence) / 2
-	return proportion("Clopper-Pearson mid-p", k, n, confidence, func(k, n float64) (float64, float64) {
-		// below is P(X < k) + P(X = k)/2, which falls with the proportion.
-		below := func(p float64) float64 {
+	return proportion(method, k, n, confidence, func(k, n float64) (float64, float64) {
+		upper := bisect(0, 1, func(p float64) float64 { // falls with p
 			d := distuv.Binomial{N: n, P: p}
-			return d.CDF(k) - d.Prob(k)/2
+			return d.CDF(k) - (1-observed)*d.Prob(k) - tail
+		})
+		if k == 0 {
+			return 0, upper
 		}
-		lower := 0.0
-		if k > 0 {
-			lower = bisect(0, 1, func(p float64) float64 { return below(p) - (1 - tail) })
-		}
-		return lower, bisect(0, 1, func(p float64) float64 { return below(p) - tail })
+		lower := bisect(0, 1, func(p float64) float64 { // the other tail rises
+			d := distuv.Binomial{N: n, P: 1 - p}
+			return tail - d.CDF(n-k) + (1-observed)*d.Prob(n-k)
+		})
+		return lower, upper
 	})
 }
 

@@ -166,6 +166,28 @@ func TestProportionEquations(t *testing.T) {
 	}
 }
 
+// Without successes the exact limit is known, however far the tail; the library's
+// quantile of the beta distribution misses it here.
+func TestClopperPearsonOfNone(t *testing.T) {
+	for _, n := range []int{1, 20, 100, 5000, 1_000_000} {
+		for _, conf := range []float64{0.01, 0.5, 0.95, 0.999999, 1 - 1e-12, math.Nextafter(1, 0)} {
+			tail := (1 - conf) / 2
+			for name, from := range map[string]float64{"ClopperPearson": tail, "ClopperPearsonMidP": 2 * tail} {
+				iv, err := proportions[name](0, n, conf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := -math.Expm1(math.Log(from) / float64(n))
+				near(t, fmt.Sprintf("%s 0/%d at %v", name, n, conf), iv.Hi, want, 1e-6*want)
+			}
+		}
+	}
+	for _, name := range []string{"ClopperPearson", "ClopperPearsonMidP"} {
+		_, err := proportions[name](5, 1_000_001, 0.95)
+		refuses(t, err, "n is 1000001")
+	}
+}
+
 // The corrected and the exact interval are the wider ones of their kind.
 func TestProportionNested(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,9 +19,9 @@ type Test struct {
 
 // McNemarExact returns the exact conditional test: the two-sided binomial
 // probability of a split at least as uneven as b : c. The statistic is
-// min(b, c). The error reports a negative count.
+// min(b, c). The error reports a negative count, or more than a million pairs.
 func McNemarExact(b, c int) (Test, error) {
-	t, err := newTest("McNemar exact conditional", b, c)
+	t, err := newExactTest("McNemar exact conditional", b, c)
 	if err != nil || b+c == 0 {
 		return t, err
 	}
@@ -39,7 +39,7 @@ func McNemarExact(b, c int) (Test, error) {
 // over it: the probability of the observed split counts half. With b = c it is
 // 1 - f/2, with f the probability of that split.
 func McNemarMidP(b, c int) (Test, error) {
-	t, err := newTest("McNemar mid-p", b, c)
+	t, err := newExactTest("McNemar mid-p", b, c)
 	if err != nil || b+c == 0 {
 		return t, err
 	}
@@ -76,6 +76,14 @@ func McNemarChi2(b, c int, corrected bool) (Test, error) {
 		t.Warnings = append(t.Warnings, fmt.Sprintf("discordant pairs: %d, fewer than %d for a chi-square approximation", b+c, fewForNormal))
 	}
 	return t, nil
+}
+
+func newExactTest(method string, b, c int) (Test, error) {
+	t, err := newTest(method, b, c)
+	if err == nil {
+		err = checkBinomial(method, "b + c", b+c)
+	}
+	return t, err
 }
 
 func newTest(method string, b, c int) (Test, error) {
@@ -161,7 +169,7 @@ func (t Pairs) correlation() float64 {
 // b + c; a count of 0 gives a limit of 0 or infinity.
 //
 // Without discordant pairs the ratio is NaN, the limits are 0 and infinity. The error
-// reports a negative count or the confidence.
+// reports a negative count, more than a million pairs, or the confidence.
 func OddsRatioExact(b, c int, confidence float64) (Estimate, error) {
 	return oddsRatio("odds ratio of discordant pairs, Clopper-Pearson exact", b, c, confidence, ClopperPearson)
 }

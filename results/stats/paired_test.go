@@ -48,6 +48,10 @@ func TestMcNemarEdges(t *testing.T) {
 			t.Error("a negative count gave a result")
 		}
 	}
+	for _, f := range all[:2] {
+		_, err := f(600_000, 500_000)
+		refuses(t, err, "b + c is 1100000")
+	}
 	// 2 * 0.5^5 and 2 * 0.5^6: the smallest p that five and six pairs can give.
 	five, _ := McNemarExact(0, 5)
 	near(t, "0:5", five.P, 0.0625, 1e-12)

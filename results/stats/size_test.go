@@ -97,7 +97,7 @@ func TestMcNemarExactPower(t *testing.T) {
 	for _, c := range []struct {
 		n             int
 		pb, pc, alpha float64
-	}{{1, .2, .3, .05}, {5, .4, .6, .05}, {6, 0, .9, .05}, {17, .05, .45, .05}, {40, .1, .25, .01}, {40, .5, .5 - 1e-9, .2}, {30, 0, 1, .05}} {
+	}{{1, .2, .3, .05}, {5, .4, .6, .05}, {6, 0, .9, .05}, {12, .3, .7, .05}, {17, .05, .45, .05}, {40, .1, .25, .01}, {40, .5, .5 - 1e-9, .2}, {30, 0, 1, .05}} {
 		s, err := McNemarExactPower(c.n, c.pb, c.pc, c.alpha)
 		if err != nil {
 			t.Fatal(err)

@@ -151,7 +151,19 @@ func checkProportion(method, suffix string, k, n int) error {
 // normalQuantile returns z with a standard normal probability of confidence
 // between -z and z.
 func normalQuantile(confidence float64) float64 {
-	return distuv.UnitNormal.Quantile(1 - (1-confidence)/2)
+	return -distuv.UnitNormal.Quantile((1 - confidence) / 2)
+}
+
+// maxBinomial is the largest number of binomial trials whose tails the library
+// computes to eight digits; with ten times as many it has three.
+const maxBinomial = 1_000_000
+
+// checkBinomial refuses a number of trials whose tails would be wrong.
+func checkBinomial(method, what string, n int) error {
+	if n > maxBinomial {
+		return fmt.Errorf("%s: %s is %d, want at most %d: beyond that the binomial tails are not accurate", method, what, n, maxBinomial)
+	}
+	return nil
 }
 
 // smallSample warns below [SmallN]; what names the unit.
