@@ -20,7 +20,7 @@ const FewClusters = 20
 // too uncertain to be printed without a word.
 const fewReplicates = 1000
 
-// A Resampling fixes a bootstrap: equal values give equal results on every machine.
+// A Resampling fixes a bootstrap: equal values give equal results.
 type Resampling struct {
 	Replicates int     // samples drawn, at least 1; 2000 is usual
 	Seed       uint64  // of the generator (PCG)
