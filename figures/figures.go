@@ -1,33 +1,40 @@
-// Package figures draws an analysis as SVG and PNG.
+// Package figures draws a run as SVG, PNG and PDF.
 //
-// A figure is one entry of [All] and reads nothing but the analysis, so every
-// name and number in it is one of the run. Equal analyses give equal bytes on one
-// platform.
+// A figure is one entry of [All] and reads nothing but [Data], so every name and
+// number in it is one of the run. Equal data give equal bytes of SVG and PNG on one
+// platform. A figure is as wide as a column or a page of a journal, or wider where
+// a table has more columns than a page; its text is not smaller than 6 points at that
+// size. Nothing is told by colour alone.
 package figures
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"image/color"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"countersign/results"
 )
 
-// A Figure turns an analysis into a drawing.
+// A Figure turns the data of a run into a drawing.
 type Figure struct {
 	Name  string // of the files, without extension
 	Title string
-	// Draw prepares the drawing, and fails when the analysis has nothing to show.
-	Draw func(a *results.Analysis) (Drawing, error)
+	// Draw prepares the drawing. Its error is a [NoData] when the data have nothing
+	// for this figure.
+	Draw func(d *Data) (Drawing, error)
 }
 
 // A Drawing is a picture of a fixed size.
@@ -39,12 +46,29 @@ type Drawing struct {
 // All lists every figure.
 func All() []Figure {
 	return []Figure{
-		{"attack-success", heatMapTitle, HeatMap},
+		{"attack-success", "attack success, a cell for each design and family", HeatMap},
+		{"success-intervals", "attack success of each design with Wilson intervals", Intervals},
+		{"security-cost", "security against benign success and burden, a point for each design", Cost},
+		{"paired-differences", "each design beside the reference on the same variants", Forest},
+		{"ablation", "what each binding keeps out (of a run with --ablate)", Matrix},
+		{"latency", "distribution of the time for a decision (of a run that was timed)", ECDF},
+		{"agentdojo", "AgentDojo traces through each design (with --replay)", Bars},
 	}
 }
 
+// A Form is a kind of file.
+type Form struct {
+	Extension string
+	Write     func(d Drawing, w io.Writer) error
+}
+
+// Forms lists every form in which a figure is written.
+func Forms() []Form {
+	return []Form{{".svg", Drawing.SVG}, {".png", Drawing.PNG}, {".pdf", Drawing.PDF}}
+}
+
 // dpi of the PNG form.
-const dpi = 144
+const dpi = 300
 
 // SVG writes the drawing as Scalable Vector Graphics. The text stays text, set in
 // Liberation Sans or a font of the same widths.
@@ -68,34 +92,82 @@ func (d Drawing) PNG(w io.Writer) error {
 	return err
 }
 
-// Write draws every figure into dir, which it makes when needed, and returns the
-// paths of the files. A file is written only when its figure is whole.
-func Write(dir string, a *results.Analysis) ([]string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("writing figures: %w", err)
+// pdfDate is the one thing in a PDF that is not of the drawing.
+var pdfDate = regexp.MustCompile(`\((D:)\d{14}`)
+
+// PDF writes the drawing as Portable Document Format, with its font. A name with
+// characters outside Windows-1252 has question marks for them. The dates in the
+// file are of no day: a figure does not depend on when it was drawn.
+func (d Drawing) PDF(w io.Writer) error {
+	c := vgpdf.New(d.Width, d.Height)
+	d.Paint(draw.New(latin{c}))
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return err
 	}
-	var paths []string
-	for _, f := range All() {
-		d, err := f.Draw(a)
-		if err != nil {
-			return paths, fmt.Errorf("drawing figure %s: %w", f.Name, err)
+	_, err := w.Write(pdfDate.ReplaceAll(b.Bytes(), []byte("(${1}20000101000000")))
+	return err
+}
+
+// latin passes text on in the encoding that vgpdf declares for its fonts but
+// leaves to its callers.
+type latin struct {
+	*vgpdf.Canvas
+}
+
+func (l latin) FillString(f font.Face, at vg.Point, s string) {
+	out, err := encoding.ReplaceUnsupported(charmap.Windows1252.NewEncoder()).String(s)
+	if err != nil {
+		out = strings.Repeat("?", len([]rune(s)))
+	}
+	l.Canvas.FillString(f, at, strings.ReplaceAll(out, "\x1a", "?"))
+}
+
+// A LeftOut is a figure for which there was nothing to draw.
+type LeftOut struct {
+	Name, Reason string
+}
+
+// Write draws figures into dir, which it makes when needed, and returns the paths
+// of the files and what is left out for want of data. only names figures; none
+// means all. A file is written only when its figure is whole. It is an error when
+// every figure is left out.
+func Write(dir string, d *Data, only ...string) (paths []string, left []LeftOut, err error) {
+	all := All()
+	if len(only) > 0 {
+		for _, name := range only {
+			if !slices.ContainsFunc(all, func(f Figure) bool { return f.Name == name }) {
+				return nil, nil, fmt.Errorf("drawing figures: there is no figure %q", name)
+			}
 		}
-		for _, form := range []struct {
-			ext   string
-			write func(io.Writer) error
-		}{{".svg", d.SVG}, {".png", d.PNG}} {
+		all = slices.DeleteFunc(all, func(f Figure) bool { return !slices.Contains(only, f.Name) })
+	}
+	for _, f := range all {
+		drawing, err := f.Draw(d)
+		if none, ok := err.(NoData); ok {
+			left = append(left, LeftOut{f.Name, none.Error()})
+			continue
+		}
+		if err != nil {
+			return paths, left, fmt.Errorf("drawing figure %s: %w", f.Name, err)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return paths, left, fmt.Errorf("writing figures: %w", err)
+		}
+		for _, form := range Forms() {
 			var b bytes.Buffer
-			path := filepath.Join(dir, f.Name+form.ext)
-			if err := form.write(&b); err != nil {
-				return paths, fmt.Errorf("drawing %s: %w", path, err)
+			path := filepath.Join(dir, f.Name+form.Extension)
+			if err := form.Write(drawing, &b); err != nil {
+				return paths, left, fmt.Errorf("drawing %s: %w", path, err)
 			}
 			if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-				return paths, fmt.Errorf("writing figures: %w", err)
+				return paths, left, fmt.Errorf("writing figures: %w", err)
 			}
 			paths = append(paths, path)
 		}
 	}
-	return paths, nil
+	if len(paths) == 0 {
+		return nil, left, fmt.Errorf("drawing figures: there is nothing to draw: %s: %s", left[0].Name, left[0].Reason)
+	}
+	return paths, left, nil
 }
-
-var errEmpty = errors.New("the analysis has no target or no attack")

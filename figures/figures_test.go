@@ -2,30 +2,41 @@ package figures
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"fmt"
-	"image"
-	"image/png"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"countersign/results"
+	"countersign/results/stats"
 )
 
-var titles = []string{"argument substitution", "render mismatch", "reference drift", "replay", "cross-audience reuse", "stale authority",
-	"retry duplication", "forged resume", "scope widening", "self-approval", "canonicalisation confusion", "fail-open"}
+var update = flag.Bool("update", false, "write the golden figures")
 
-// sample is a matrix of the real size that has every kind of cell.
-func sample(t testing.TB) *results.Analysis {
+var (
+	titles = []string{"argument substitution", "render mismatch", "reference drift", "replay", "cross-audience reuse", "stale authority",
+		"retry duplication", "forged resume", "scope widening", "self-approval", "canonicalisation confusion", "fail-open"}
+	designs = []string{"none", "flag", "session", "ticket", "bearer", "dpop", "stepup", "hash", "derived", "bound"}
+	hostile = "<b> & \"x\" ]]> \u202ex\x1b[2J\u0336é字"
+)
+
+// sample is a run of the real size that has every kind of cell.
+func sample(t testing.TB) *Data {
+	t.Helper()
 	c := results.Catalogue{Scenarios: []results.ScenarioInfo{{ID: "payments"}}}
-	for i, name := range []string{"none", "flag", "session", "ticket", "bearer", "dpop", "stepup", "hash", "derived", "bound"} {
+	for i, name := range designs {
 		c.Targets = append(c.Targets, results.TargetInfo{ID: fmt.Sprintf("M%d", i), Name: name})
 	}
-	c.Targets = append(c.Targets, results.TargetInfo{ID: "foreign", Name: "<b> & \u202ex\x1b[2J"})
+	c.Targets = append(c.Targets, results.TargetInfo{ID: "foreign", Name: hostile, Group: hostile})
 	var records []results.Record
 	for j, title := range titles {
 		a := results.AttackInfo{ID: fmt.Sprintf("AB%d", j+1), Title: title}
@@ -52,6 +63,7 @@ func sample(t testing.TB) *results.Analysis {
 					continue
 				}
 				r.Kind, r.Twin, r.Predicted, r.Observed, r.Detail = results.Twin, true, results.PredictCompleted, results.Completed, ""
+				r.Prompts = min(i, 1) + v%2*i/8
 				if i == 7 && v%4 == 0 {
 					r.Observed = results.Refused
 				}
@@ -64,41 +76,187 @@ func sample(t testing.TB) *results.Analysis {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	d := &Data{Analysis: a, Ablation: ablation(t), Replay: replay(a)}
+	for i, r := range a.Rows {
+		l := Latency{Target: r.Target}
+		for k := range 200 {
+			l.Took = append(l.Took, time.Duration(1+i)*100*time.Microsecond+time.Duration(k*k)*time.Microsecond)
+		}
+		d.Latency = append(d.Latency, l)
+	}
+	return d
 }
 
-func TestFiguresAreDeterministic(t *testing.T) {
-	first, second := t.TempDir(), t.TempDir()
-	few := func() *results.Analysis { // rows enough for every kind of cell
-		a := sample(t)
-		a.Rows = a.Rows[9:]
-		return a
+func ablation(t testing.TB) *Ablation {
+	t.Helper()
+	var a Ablation
+	if err := readJSON(filepath.Join("..", "results", "reference", "ablation-M9.json"), &a); err != nil {
+		t.Fatal(err)
 	}
-	paths, err := Write(first, few())
+	return &a
+}
+
+func replay(a *results.Analysis) *Replay {
+	r := &Replay{Label: "recorded traces " + hostile, Caveat: strings.Repeat("open loop ", 30), Catalogue: "v1.1.2", Approver: "faithful"}
+	for _, name := range []string{"gpt", strings.Repeat("long-pipeline ", 30), hostile} {
+		p := ReplayPipeline{Pipeline: name, Benign: 16, Attacked: 144}
+		for i, row := range a.Rows {
+			p.Targets = append(p.Targets, ReplayTarget{Target: row.Target.ID, Name: row.Target.Name, Traces: 160, Errors: i % 3,
+				Harmed: Count{100 - 10*min(i, 10), 100}, Benign: Count{12 - min(i, 12), 12}, Prompts: 20 * i})
+		}
+		r.Pipelines = append(r.Pipelines, p)
+	}
+	return r
+}
+
+// reference is the committed reference run. A baseline keeps no prompts, so there is
+// no burden in it.
+func reference(t testing.TB) *Data {
+	t.Helper()
+	b, err := results.ReadBaseline(filepath.Join("..", "results", "reference", "baseline.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(paths) != 2*len(All()) {
-		t.Fatalf("%d files of %d figures", len(paths), len(All()))
+	c := results.Catalogue{}
+	for i, name := range designs {
+		c.Targets = append(c.Targets, results.TargetInfo{ID: fmt.Sprintf("M%d", i), Name: name})
 	}
-	if _, err := Write(second, few()); err != nil {
-		t.Fatal(err)
+	for i, title := range titles {
+		c.Attacks = append(c.Attacks, results.AttackInfo{ID: fmt.Sprintf("AB%d", i+1), Title: title})
 	}
-	for _, p := range paths {
-		a, errA := os.ReadFile(p)
-		b, errB := os.ReadFile(filepath.Join(second, filepath.Base(p)))
-		if err := errors.Join(errA, errB); err != nil || !bytes.Equal(a, b) || len(a) == 0 {
-			t.Errorf("%s: drawn twice, %d and %d bytes, not the same (%v)", filepath.Base(p), len(a), len(b), err)
+	for _, s := range b.Scenarios {
+		c.Scenarios = append(c.Scenarios, results.ScenarioInfo{ID: s})
+	}
+	var records []results.Record
+	for _, e := range b.Entries {
+		for i := range c.Attacks {
+			v := results.VariantInfo{Name: e.Variant, Kind: e.Kind}
+			same := func(o results.VariantInfo) bool { return o.Name == v.Name && o.Kind == v.Kind }
+			if a := &c.Attacks[i]; a.ID == e.Attack && !slices.ContainsFunc(a.Variants, same) {
+				a.Variants = append(a.Variants, v)
+			}
+		}
+		n := 0
+		for _, o := range slices.Sorted(maps.Keys(e.Observed)) {
+			for range e.Observed[o] {
+				r := results.Record{Schema: results.Schema, Target: e.Target, Attack: e.Attack, Variant: e.Variant, Kind: e.Kind, Twin: e.Kind == results.Twin,
+					Scenario: b.Scenarios[n], Approver: "faithful", Seed: 1, Predicted: results.PredictCompleted, Observed: o, RefusedBy: e.RefusedBy}
+				r.Pair = r.Attack + "/" + r.Variant + "/" + r.Scenario
+				if r.Kind == results.Attack {
+					r.Predicted = results.PredictBlocked
+					if o == results.Executed {
+						r.Predicted = results.PredictExecuted
+					}
+				}
+				records = append(records, r)
+				n++
+			}
 		}
 	}
-}
-
-func svg(t *testing.T, a *results.Analysis) string {
-	t.Helper()
-	d, err := HeatMap(a)
+	a, err := results.Analyse(results.Sequence(records), c, results.Family{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range a.Rows {
+		a.Rows[i].Burden = results.Burden{}
+	}
+	return &Data{Analysis: a, Ablation: ablation(t)}
+}
+
+// extremes are data that no figure may be spoilt by.
+func extremes(t testing.TB) map[string]*Data {
+	t.Helper()
+	one := sample(t)
+	row := one.Analysis.Rows[0]
+	row.Cells = row.Cells[:1]
+	one.Analysis.Rows, one.Analysis.Attacks, one.Analysis.Comparisons = []results.Row{row}, one.Analysis.Attacks[:1], one.Analysis.Comparisons[:1]
+	one.Latency = one.Latency[:1]
+	one.Latency[0].Took = []time.Duration{0}
+	one.Ablation.Bindings, one.Ablation.Variants = one.Ablation.Bindings[:1], one.Ablation.Variants[:1]
+	one.Replay.Pipelines = one.Replay.Pipelines[:1]
+	one.Replay.Pipelines[0].Targets = one.Replay.Pipelines[0].Targets[:1]
+
+	thirty := sample(t)
+	a := thirty.Analysis
+	for i := range a.Attacks {
+		a.Attacks[i].ID += strings.Repeat("W", i)
+		a.Attacks[i].Title = strings.Repeat("Wwwww", 1+i) + " " + hostile
+	}
+	var rows []results.Row
+	thirty.Latency = nil
+	for i := range 30 {
+		r := a.Rows[i%len(a.Rows)]
+		r.Target.ID = fmt.Sprintf("%s-%d", strings.Repeat("WIDE", i%7*10), i)
+		r.Target.Name = strings.Repeat("name ", i%50)
+		r.Target.Group = []string{"", "with hygiene", strings.Repeat("published descriptions ", 40)}[i/10]
+		r.Success.K, r.Success.N = 12345, 98765+i
+		if i%10 == 3 {
+			r.Success.K = 0
+		}
+		iv, err := stats.Wilson(r.Success.K, r.Success.N, results.Confidence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Success.Interval = &iv
+		if i%4 == 1 {
+			r.Success.Errors, r.Success.Unimplemented, r.Success.Starved, r.Success.Nondeterministic = 1234, 1234, 1234, 1234
+		}
+		r.Cells = slices.Clone(r.Cells)
+		r.Cells[3].Success = r.Success
+		r.Benign.Errors = i % 2 * 999
+		rows = append(rows, r)
+		a.Comparisons = append(a.Comparisons, results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, B: 500 * i, C: 40000 - 2000*i, Family: 30, HolmMidP: 0.5})
+		thirty.Latency = append(thirty.Latency, Latency{r.Target, []time.Duration{time.Duration(i), time.Hour * time.Duration(i)}})
+	}
+	a.Rows = rows
+	thirty.Replay = replay(a)
+	for i := range thirty.Ablation.Bindings {
+		thirty.Ablation.Bindings[i] = strings.Repeat("binding ", i*4)
+	}
+	thirty.Ablation.Essential = thirty.Ablation.Bindings[3:5]
+
+	same := sample(t)
+	for i := range same.Analysis.Rows {
+		r := &same.Analysis.Rows[i]
+		r.Success, r.Benign, r.Burden = same.Analysis.Rows[0].Success, same.Analysis.Rows[0].Benign, results.Burden{Trials: 1}
+	}
+	for i := range same.Analysis.Comparisons {
+		c := &same.Analysis.Comparisons[i]
+		c.B, c.C = 0, 0
+	}
+	close := sample(t)
+	for i := range close.Analysis.Rows {
+		r := &close.Analysis.Rows[i]
+		r.Success.N, r.Success.K = 1000, 1000-i%2
+		r.Benign.N, r.Benign.K = 1000, 1000-i
+		r.Burden = results.Burden{Prompts: 1000 + i, Trials: 1000}
+	}
+	return map[string]*Data{"sample": sample(t), "reference": reference(t), "one": one, "thirty": thirty, "same": same, "close": close}
+}
+
+// drawn calls f with every figure of the data; those without data are skipped.
+func drawn(t *testing.T, d *Data, f func(t *testing.T, name string, drawing Drawing)) {
+	t.Helper()
+	n := 0
+	for _, fig := range All() {
+		drawing, err := fig.Draw(d)
+		if none := NoData(""); errors.As(err, &none) {
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", fig.Name, err)
+			continue
+		}
+		n++
+		t.Run(fig.Name, func(t *testing.T) { f(t, fig.Name, drawing) })
+	}
+	if n < 4 {
+		t.Errorf("%d figures were drawn", n)
+	}
+}
+
+func svg(t testing.TB, d Drawing) string {
+	t.Helper()
 	var b bytes.Buffer
 	if err := d.SVG(&b); err != nil {
 		t.Fatal(err)
@@ -106,27 +264,114 @@ func svg(t *testing.T, a *results.Analysis) string {
 	return b.String()
 }
 
-// Every number and name of the table is in the figure, and a hostile name does
-// not leave its label.
-func TestHeatMapShowsTheNumbers(t *testing.T) {
-	a := sample(t)
-	s := svg(t, a)
-	if err := wellFormed(s); err != nil {
+func TestFiguresAreDeterministic(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	paths, left, err := Write(first, sample(t))
+	if err != nil || len(left) > 0 {
+		t.Fatalf("left out: %v; %v", left, err)
+	}
+	if len(paths) != len(Forms())*len(All()) {
+		t.Fatalf("%d files of %d figures", len(paths), len(All()))
+	}
+	if _, _, err := Write(second, sample(t)); err != nil {
 		t.Fatal(err)
 	}
-	var all strings.Builder
-	d := xml.NewDecoder(strings.NewReader(s))
-	for {
-		tok, err := d.Token()
-		if err != nil {
-			break
+	for _, p := range paths {
+		a, errA := os.ReadFile(p)
+		b, errB := os.ReadFile(filepath.Join(second, filepath.Base(p)))
+		if err := errors.Join(errA, errB); err != nil || len(a) == 0 || filepath.Ext(p) != ".pdf" && !bytes.Equal(a, b) {
+			t.Errorf("%s: drawn twice, %d and %d bytes, not the same (%v)", filepath.Base(p), len(a), len(b), err)
 		}
-		if text, ok := tok.(xml.CharData); ok {
-			all.WriteString(string(text) + "\n")
+		if filepath.Ext(p) == ".pdf" && (!bytes.HasPrefix(a, []byte("%PDF-")) || bytes.Contains(a, []byte("(D:"+time.Now().UTC().Format("200601")))) {
+			t.Errorf("%s is no PDF, or has the time at which it was drawn", filepath.Base(p))
 		}
 	}
-	want := []string{"AB12", "fail-open", "canonicalisation", "M9  bound", "<b> & ?x?[2J", "cannot tell", "not impl.", "u8"}
-	for _, r := range a.Rows {
+}
+
+// The figures of the reference run are the committed ones.
+func TestReferenceFigures(t *testing.T) {
+	const folder = "testdata"
+	total := 0
+	drawn(t, reference(t), func(t *testing.T, name string, d Drawing) {
+		path, got := filepath.Join(folder, name+".svg"), svg(t, d)
+		total += len(got)
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(path); err != nil || string(want) != got {
+			t.Errorf("%s is out of date (%v); look at the figure, then write it with: go test ./figures -update", path, err)
+		}
+	})
+	if total > 200_000 {
+		t.Errorf("the golden files hold %d bytes, too many to commit", total)
+	}
+}
+
+// written gives what is written in a figure, and fails if it is not well-formed or
+// holds anything but drawing.
+func written(t *testing.T, svg string) string {
+	t.Helper()
+	var all strings.Builder
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		tok, err := d.Token()
+		if err == io.EOF {
+			return all.String()
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+		switch tok := tok.(type) {
+		case xml.CharData:
+			all.WriteString(string(tok) + "\n")
+		case xml.StartElement:
+			if !slices.Contains([]string{"svg", "g", "path", "text"}, tok.Name.Local) {
+				t.Fatalf("there is an element %s in the figure", tok.Name.Local)
+			}
+		}
+	}
+}
+
+// A hostile name does not leave its label, in any figure.
+func TestHostileNamesAreHarmless(t *testing.T) {
+	d := sample(t)
+	for i := range d.Analysis.Rows {
+		d.Analysis.Rows[i].Target.Name = hostile
+		d.Latency[i].Target.Name = hostile
+	}
+	for i := range d.Analysis.Attacks {
+		d.Analysis.Attacks[i].Title, d.Analysis.Attacks[i].ID = hostile, hostile
+	}
+	for i := range d.Ablation.Bindings {
+		d.Ablation.Bindings[i] = hostile
+	}
+	drawn(t, d, func(t *testing.T, _ string, drawing Drawing) {
+		s := svg(t, drawing)
+		if !strings.Contains(written(t, s), "<b> &") {
+			t.Error("the name is not in the figure")
+		}
+		if strings.ContainsAny(s, "\x1b\u202e\u0336字") {
+			t.Error("characters that cannot be drawn reached the figure")
+		}
+		var b bytes.Buffer
+		if err := drawing.PDF(&b); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Every count of the table is in the heat map.
+func TestHeatMapShowsTheNumbers(t *testing.T) {
+	d := sample(t)
+	drawing, err := HeatMap(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := written(t, svg(t, drawing))
+	want := []string{"AB12", "fail-open", "M9  bound", "cannot tell", "not impl.", "u8"}
+	for _, r := range d.Analysis.Rows {
 		for _, c := range append(r.Cells, results.Cell{Success: r.Benign}) {
 			if c.Success.N > 0 {
 				want = append(want, fmt.Sprintf("%d/%d", c.Success.K, c.Success.N))
@@ -134,80 +379,134 @@ func TestHeatMapShowsTheNumbers(t *testing.T) {
 		}
 	}
 	for _, w := range want {
-		if !strings.Contains(all.String(), w) {
+		if !strings.Contains(all, w) {
 			t.Errorf("%q is not in the figure", w)
 		}
 	}
-	if strings.ContainsAny(s, "\x1b\u202e") {
-		t.Error("control characters reached the figure")
-	}
 }
 
-func wellFormed(s string) error {
-	d := xml.NewDecoder(strings.NewReader(s))
-	for {
-		if _, err := d.Token(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-}
-
-func TestHeatMapDependsOnTheCounts(t *testing.T) {
-	a, b := sample(t), sample(t)
-	b.Rows[3].Cells[4].Success.K++
-	if svg(t, a) == svg(t, b) {
-		t.Error("another count gave the same figure")
-	}
-}
-
-// Nothing is drawn across the edge: the outermost pixels stay white, for the full
-// table and for the smallest one.
-func TestHeatMapKeepsItsMargin(t *testing.T) {
-	full := sample(t)
-	small := *full
-	small.Rows, small.Attacks = []results.Row{full.Rows[0]}, full.Attacks[:1]
-	small.Rows[0].Cells = small.Rows[0].Cells[:1]
-	for name, a := range map[string]*results.Analysis{"full": sample(t), "smallest": &small} {
-		d, err := HeatMap(a)
+func TestFiguresDependOnTheData(t *testing.T) {
+	for _, f := range All() {
+		first, err := f.Draw(sample(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b bytes.Buffer
-		if err := d.PNG(&b); err != nil {
-			t.Fatal(err)
-		}
-		img, err := png.Decode(&b)
+		other := sample(t)
+		r := &other.Analysis.Rows[4]
+		r.Success.K--
+		r.Success.Interval.Lo /= 2
+		r.Cells[4].Success.K++
+		other.Analysis.Comparisons[3].C++
+		other.Ablation.Singles[0].Opened = other.Ablation.Singles[0].Opened[1:]
+		other.Latency[2].Took[199] = time.Minute
+		other.Replay.Pipelines[0].Targets[1].Harmed.K--
+		second, err := f.Draw(other)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := img.Bounds()
-		for x := r.Min.X; x < r.Max.X; x++ {
-			white(t, name, img, x, r.Min.Y+2)
-			white(t, name, img, x, r.Max.Y-3)
-		}
-		for y := r.Min.Y; y < r.Max.Y; y++ {
-			white(t, name, img, r.Min.X+2, y)
-			white(t, name, img, r.Max.X-3, y)
+		if svg(t, first) == svg(t, second) {
+			t.Errorf("%s: other data gave the same figure", f.Name)
 		}
 	}
 }
 
-func white(t *testing.T, name string, img image.Image, x, y int) {
-	t.Helper()
-	if r, g, b, _ := img.At(x, y).RGBA(); r != 0xffff || g != 0xffff || b != 0xffff {
-		t.Fatalf("%s: pixel %d,%d is not white", name, x, y)
+// A rate of zero is drawn with its upper limit, and no zero passes for certain.
+func TestZeroRatesHaveAnUpperBound(t *testing.T) {
+	d := reference(t)
+	bound := d.Analysis.Rows[9]
+	if bound.Success.K != 0 {
+		t.Fatalf("%s executes %d variants; take another for this test", bound.Target.ID, bound.Success.K)
+	}
+	intervals, err := Intervals(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "0 to " + share(bound.Success.Interval.Hi); !strings.Contains(written(t, svg(t, intervals)), want) {
+		t.Errorf("%q is not in the figure", want)
+	}
+	heat, err := HeatMap(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := written(t, svg(t, heat))
+	for _, c := range bound.Cells {
+		if want := fmt.Sprintf("to %.2f", c.Success.Interval.Hi); !strings.Contains(all, want) {
+			t.Errorf("%q of %s is not in the heat map", want, c.Attack)
+		}
+	}
+	// What is not quite zero or one is not written so.
+	for v, want := range map[float64]string{0: "0", 1: "1", 0.0001: "0.000", 0.9999: "1.000", 0.5: "0.500", -1: "-1"} {
+		if got := share(v); got != want {
+			t.Errorf("share(%v) = %q, want %q", v, got, want)
+		}
 	}
 }
 
-func TestNothingToDraw(t *testing.T) {
-	for _, a := range []*results.Analysis{nil, {}} {
-		if _, err := HeatMap(a); err == nil {
-			t.Error("a figure of nothing")
+func TestWithoutDataAFigureIsLeftOut(t *testing.T) {
+	for _, d := range []*Data{nil, {}, {Analysis: &results.Analysis{}}} {
+		for _, f := range All() {
+			_, err := f.Draw(d)
+			if none := NoData(""); !errors.As(err, &none) || none == "" {
+				t.Errorf("%s of nothing: %v, want the reason why it is left out", f.Name, err)
+			}
 		}
-		if _, err := Write(t.TempDir(), a); err == nil {
-			t.Error("files of nothing")
+		dir := filepath.Join(t.TempDir(), "out")
+		if paths, _, err := Write(dir, d); err == nil || len(paths) > 0 {
+			t.Errorf("files of nothing: %v, %v", paths, err)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("a folder was made for nothing")
+		}
+	}
+	d := reference(t)
+	d.Ablation = nil
+	dir := t.TempDir()
+	paths, left, err := Write(dir, d, "ablation", "paired-differences")
+	if err != nil || len(paths) != len(Forms()) || len(left) != 1 || left[0].Name != "ablation" || !strings.Contains(left[0].Reason, "--ablate") {
+		t.Errorf("%v, left out %v, %v", paths, left, err)
+	}
+	if _, _, err := Write(dir, d, "no-such"); err == nil || !strings.Contains(err.Error(), `no figure "no-such"`) {
+		t.Errorf("an unknown figure: %v", err)
+	}
+}
+
+// The matrix counts what the report of the ablation says.
+func TestMatrixCounts(t *testing.T) {
+	var a Ablation
+	err := json.Unmarshal([]byte(`{"target": "M9", "bindings": ["args", "once", "seen"],
+		"singles": [{"binding": "args", "opened": ["AB1/a", "AB11/a"]}, {"binding": "once", "opened": []}],
+		"variants": [
+			{"attack": "AB1", "variant": "a", "places": [{"cuts": [["args"], ["once", "seen"]]}]},
+			{"attack": "AB1", "variant": "b", "places": [{"cuts": []}, {"cuts": [["args", "once"], ["once", "seen"]]}]},
+			{"attack": "AB11", "variant": "a", "places": [{"cuts": [["args"]]}]}]}`), &a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		binding, attack string
+		alone, together int
+	}{
+		{"args", "AB1", 1, 1}, {"args", "AB11", 1, 0}, {"once", "AB1", 0, 2}, {"seen", "AB1", 0, 2}, {"seen", "AB11", 0, 0},
+	} {
+		if alone, together := a.opened(c.binding, c.attack); alone != c.alone || together != c.together {
+			t.Errorf("%s opens of %s: %d alone and %d together, want %d and %d", c.binding, c.attack, alone, together, c.alone, c.together)
+		}
+	}
+	if got := a.attacks(); !slices.Equal(got, []string{"AB1", "AB11"}) {
+		t.Errorf("families %v", got)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	took := []time.Duration{1, 2, 3, 4}
+	for q, want := range map[float64]time.Duration{0: 1, 0.25: 1, 0.5: 2, 0.51: 3, 0.99: 4, 1: 4} {
+		if got := quantile(took, q); got != want {
+			t.Errorf("quantile %v is %d, want %d", q, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{7: "7 ns", 1500: "1.5 µs", 36 * time.Millisecond: "36 ms", 90 * time.Second: "90 s"} {
+		if got := duration(d); got != want {
+			t.Errorf("%d ns is written %q, want %q", d, got, want)
 		}
 	}
 }

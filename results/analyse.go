@@ -52,6 +52,14 @@ type Row struct {
 	Success Tally      `json:"success"` // over all attack variants
 	Benign  Tally      `json:"benign"`  // over all twins
 	Honest  Tally      `json:"honest"`  // plain runs; the unit is the scenario
+	Burden  Burden     `json:"burden"`
+}
+
+// A Burden is how often approvers were asked in benign trials, which are twins and
+// plain runs with an outcome.
+type Burden struct {
+	Prompts int `json:"prompts"`
+	Trials  int `json:"trials"`
 }
 
 // A Cell is one family of attacks against one target.
@@ -212,6 +220,7 @@ type collector struct {
 	targets   map[string]map[unit]*outcomes // by target, then variant
 	pairs     map[string]map[unit]*outcomes // by target, then variant and pair key
 	seen      map[string]struct{}
+	burden    map[string]Burden // by target
 	approvers map[string]bool
 	known     map[string]bool
 }
@@ -223,7 +232,7 @@ func newCollector(c Catalogue) *collector {
 			WrongReasons: []WrongReason{}, Comparisons: []Comparison{}, Identical: [][]string{},
 			NotApplicable: c.unfit(), Warnings: []string{}},
 		targets: map[string]map[unit]*outcomes{}, pairs: map[string]map[unit]*outcomes{},
-		seen: map[string]struct{}{}, approvers: map[string]bool{}, known: map[string]bool{},
+		seen: map[string]struct{}{}, burden: map[string]Burden{}, approvers: map[string]bool{}, known: map[string]bool{},
 	}
 	for _, t := range c.Targets {
 		k.known["target "+t.ID] = true
@@ -255,6 +264,10 @@ func (k *collector) add(r Record) error {
 		u = unit{kind: Honest, name: r.Scenario}
 	}
 	note(k.targets, r.Target, u, r)
+	if r.Kind != Attack && r.Conclusive() {
+		b := k.burden[r.Target]
+		k.burden[r.Target] = Burden{b.Prompts + r.Prompts, b.Trials + 1}
+	}
 	if r.Kind == Attack {
 		// Two approvers of one trial are two pairs: neither stands in for the other.
 		u.pair = r.Pair + "\x00" + r.Approver
@@ -372,7 +385,7 @@ func (k *collector) rows() {
 		if units == nil {
 			continue
 		}
-		row := Row{Target: t, Cells: []Cell{}}
+		row := Row{Target: t, Cells: []Cell{}, Burden: k.burden[t.ID]}
 		for _, a := range k.a.Attacks {
 			cell := Cell{Attack: a.ID}
 			for _, v := range a.Variants {

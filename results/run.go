@@ -43,7 +43,7 @@ func Open(path string) (*Run, error) {
 	if r.Manifest, err = parseManifest(data); err != nil {
 		return fail(fmt.Errorf("%s: %w", manifestFile, err))
 	}
-	if err := verify(r.Dir); err != nil {
+	if err := VerifySums(r.Dir, manifestFile, catalogueFile, recordsFile); err != nil {
 		return fail(err)
 	}
 	if data, err = ReadRegular(filepath.Join(r.Dir, catalogueFile)); err != nil {
@@ -78,7 +78,9 @@ func parseCatalogue(data []byte) (Catalogue, error) {
 	return c, nil
 }
 
-func verify(dir string) error {
+// VerifySums reports when the files of a folder are not the ones its SHA256SUMS
+// lists, no more and no fewer, or when one of these names is not among them.
+func VerifySums(dir string, names ...string) error {
 	data, err := ReadRegular(filepath.Join(dir, sumsFile))
 	if err != nil {
 		return err
@@ -91,7 +93,7 @@ func verify(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{manifestFile, catalogueFile, recordsFile} {
+	for _, name := range names {
 		if want[name] == "" {
 			return fmt.Errorf("%s does not list %s", sumsFile, name)
 		}
