@@ -106,7 +106,7 @@ func (s *sheet) loss(x, y, w, h vg.Length, alone, together, n int) {
 	var fill color.Color
 	text := style(small, ink, draw.XCenter)
 	if alone > 0 {
-		fill = shade(attackScale, max(float64(alone)/float64(n), 1.0/8)) // one of many is not none
+		fill = shade(attackScale, alone, n)
 		text = style(middle, ink, draw.XCenter)
 		if dark(fill) {
 			text.Color = paper

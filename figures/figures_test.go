@@ -205,7 +205,7 @@ func extremes(t testing.TB) map[string]*Data {
 		r.Cells[3].Success = r.Success
 		r.Benign.Errors = i % 2 * 999
 		rows = append(rows, r)
-		a.Comparisons = append(a.Comparisons, results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, B: 500 * i, C: 40000 - 2000*i, Family: 30, HolmMidP: 0.5})
+		a.Comparisons = append(a.Comparisons, results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, B: 1500 * i, C: 40000 - 1300*i, Family: 30, HolmMidP: 0.5})
 		thirty.Latency = append(thirty.Latency, Latency{r.Target, []time.Duration{time.Duration(i), time.Hour * time.Duration(i)}})
 	}
 	a.Rows = rows
@@ -499,13 +499,16 @@ func TestMatrixCounts(t *testing.T) {
 
 func TestQuantile(t *testing.T) {
 	took := []time.Duration{1, 2, 3, 4}
+	if got := duration("%#.3g", 10*time.Millisecond); got != "10.0 ms" {
+		t.Errorf("10 ms are written %q", got)
+	}
 	for q, want := range map[float64]time.Duration{0: 1, 0.25: 1, 0.5: 2, 0.51: 3, 0.99: 4, 1: 4} {
 		if got := quantile(took, q); got != want {
 			t.Errorf("quantile %v is %d, want %d", q, got, want)
 		}
 	}
 	for d, want := range map[time.Duration]string{7: "7 ns", 1500: "1.5 µs", 36 * time.Millisecond: "36 ms", 90 * time.Second: "90 s"} {
-		if got := duration(d); got != want {
+		if got := duration("%.3g", d); got != want {
 			t.Errorf("%d ns is written %q, want %q", d, got, want)
 		}
 	}

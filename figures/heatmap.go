@@ -34,9 +34,15 @@ func scale(name string) []color.Color {
 	return p.Colors()
 }
 
-// shade is the step of a scale for a proportion.
-func shade(scale []color.Color, v float64) color.Color {
-	return scale[int(math.Round(v*float64(len(scale)-1)))]
+// shade is the step of a scale for k of n. The first step is for none alone and the
+// last for all.
+func shade(scale []color.Color, k, n int) color.Color {
+	last := len(scale) - 1
+	step := int(math.Round(float64(k) / float64(n) * float64(last)))
+	if 0 < k && k < n {
+		step = min(max(step, 1), last-1)
+	}
+	return scale[step]
 }
 
 // HeatMap shows, for every target and attack, the share of attack variants that
@@ -245,7 +251,7 @@ func (c cell) paint(s *sheet, x, y, w, h vg.Length) {
 		s.box(x, y, w, h, nil)
 		text = faint
 	default:
-		fill := shade(c.scale, float64(c.tally.K)/float64(c.tally.N))
+		fill := shade(c.scale, c.tally.K, c.tally.N)
 		s.box(x, y, w, h, fill)
 		if dark(fill) {
 			text = color.White

@@ -73,9 +73,6 @@ func Intervals(d *Data) (Drawing, error) {
 // bar draws an interval with its ends and the estimate on it.
 func (s *sheet) bar(lo, hi, estimate, y vg.Length, g draw.GlyphStyle) {
 	s.whisker(lo, hi, y)
-	if g.Shape == (draw.RingGlyph{}) { // nothing shines through an open marker
-		s.marker(estimate, y, draw.GlyphStyle{Color: paper, Radius: g.Radius, Shape: draw.CircleGlyph{}})
-	}
 	s.marker(estimate, y, g)
 }
 

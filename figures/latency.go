@@ -23,7 +23,7 @@ func ECDF(d *Data) (Drawing, error) {
 		lo, hi = min(lo, logNS(l.Took[0])), max(hi, logNS(l.Took[len(l.Took)-1]))
 	}
 	x := axis{lo: math.Floor(lo), hi: max(math.Ceil(hi), math.Floor(lo)+1), label: "time for a decision (logarithmic)",
-		format: func(v float64) string { return duration(time.Duration(math.Round(math.Pow(10, v)))) }}
+		format: func(v float64) string { return duration("%.3g", time.Duration(math.Round(math.Pow(10, v)))) }}
 	step := math.Ceil((x.hi - x.lo) / 5) // decades; more ticks than six would touch
 	for t := x.lo; t < x.hi+step; t += step {
 		x.ticks = append(x.ticks, t)
@@ -39,7 +39,7 @@ func ECDF(d *Data) (Drawing, error) {
 	for _, t := range up.ticks {
 		y := s.y + height - up.place(t, height)
 		s.stroke(left-2, y, left+w, y, 0.4, rule)
-		s.text(margin, y, up.name(t), style(small, faint))
+		s.text(left-4, y, up.name(t), style(small, faint, draw.XRight))
 	}
 	top := s.y
 	below := x.below(s, left, w, [2]vg.Length{top, top + height})
@@ -76,7 +76,7 @@ func ECDF(d *Data) (Drawing, error) {
 			p.StrokeLine2(line, a.X, a.Y, b.X, b.Y)
 		})
 		s.text(margin+26, y, fit(style(small, ink), title(l.Target), maxName), style(small, ink))
-		for j, value := range []string{fmt.Sprint(len(l.Took)), duration(quantile(l.Took, 0.5)), duration(quantile(l.Took, 0.99))} {
+		for j, value := range []string{fmt.Sprint(len(l.Took)), duration("%#.3g", quantile(l.Took, 0.5)), duration("%#.3g", quantile(l.Took, 0.99))} {
 			s.text(columns[j], y, value, style(small, ink, draw.XRight))
 		}
 		s.y += row
@@ -92,8 +92,8 @@ func quantile(took []time.Duration, q float64) time.Duration {
 	return took[max(0, int(math.Ceil(q*float64(len(took))))-1)]
 }
 
-// duration writes a time with two digits or three.
-func duration(t time.Duration) string {
+// duration writes a time with three digits, in a format for numbers below 100.
+func duration(format string, t time.Duration) string {
 	for _, u := range []struct {
 		of   time.Duration
 		name string
@@ -101,7 +101,7 @@ func duration(t time.Duration) string {
 		if v := float64(t) / float64(u.of); v >= 100 {
 			return fmt.Sprintf("%.0f %s", v, u.name)
 		} else if v >= 1 {
-			return fmt.Sprintf("%.3g %s", v, u.name)
+			return fmt.Sprintf(format+" %s", v, u.name)
 		}
 	}
 	return fmt.Sprintf("%d ns", t)

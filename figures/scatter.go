@@ -99,11 +99,12 @@ func (q plane) paint(s *sheet, x, width, height, distance vg.Length) vg.Length {
 	// Equal points are one, with several names.
 	type group struct {
 		x, y  vg.Length
+		mark  int // that of its first target, in every plot
 		names []string
 	}
 	var groups []group
 	for i := range q.names {
-		p := group{left + pad + q.across.place(q.x[i], w-2*pad), top + height - pad - q.up.place(q.y[i], height-2*pad), q.names[i : i+1 : i+1]}
+		p := group{left + pad + q.across.place(q.x[i], w-2*pad), top + height - pad - q.up.place(q.y[i], height-2*pad), i, q.names[i : i+1 : i+1]}
 		if j := slices.IndexFunc(groups, func(g group) bool { return g.x == p.x && g.y == p.y }); j >= 0 {
 			groups[j].names = append(groups[j].names, q.names[i])
 		} else {
@@ -120,8 +121,8 @@ func (q plane) paint(s *sheet, x, width, height, distance vg.Length) vg.Length {
 	slices.Sort(want)
 	at := spread(want, distance, top+distance/2, top+height-distance/2)
 	end := left + w + gap - 10
-	for i, n := 0, 0; i < len(groups); i++ {
-		g := groups[i]
+	n := 0
+	for _, g := range groups {
 		first, last := at[n], at[n+len(g.names)-1]
 		n += len(g.names)
 		y := (first + last) / 2
@@ -131,11 +132,11 @@ func (q plane) paint(s *sheet, x, width, height, distance vg.Length) vg.Length {
 			s.stroke(end+6, first-2.5, end+6, last+2.5, 0.6, leader)
 		}
 	}
-	for i, n := 0, 0; i < len(groups); i++ {
-		g := groups[i]
+	n = 0
+	for _, g := range groups {
 		first, last := at[n], at[n+len(g.names)-1]
-		s.marker(g.x, g.y, mark(i))
-		s.marker(end, (first+last)/2, mark(i))
+		s.marker(g.x, g.y, mark(g.mark))
+		s.marker(end, (first+last)/2, mark(g.mark))
 		for _, name := range g.names {
 			s.text(end+10, at[n], name, style(small, ink))
 			n++

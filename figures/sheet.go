@@ -158,8 +158,23 @@ func (s *sheet) stroke(x0, y0, x1, y1 vg.Length, width vg.Length, c color.Color)
 	})
 }
 
+// marker draws a glyph. What is below does not shine through an open one.
 func (s *sheet) marker(x, y vg.Length, g draw.GlyphStyle) {
-	s.do(func(p pen) { p.DrawGlyphNoClip(g, p.at(x, y)) })
+	s.do(func(p pen) {
+		below := draw.GlyphStyle{Color: paper, Radius: g.Radius}
+		switch g.Shape.(type) {
+		case draw.RingGlyph:
+			below.Shape = draw.CircleGlyph{}
+		case draw.SquareGlyph:
+			below.Shape = draw.BoxGlyph{}
+		case draw.TriangleGlyph:
+			below.Shape = draw.PyramidGlyph{}
+		}
+		if below.Shape != nil {
+			p.DrawGlyphNoClip(below, p.at(x, y))
+		}
+		p.DrawGlyphNoClip(g, p.at(x, y))
+	})
 }
 
 // fill fills a rectangle from its upper left corner.
@@ -363,23 +378,29 @@ func drawable(r rune) bool {
 	return err == nil && i != 0
 }
 
-// fit makes a name a label that is not wider.
+// fit makes a name a label that is not wider. What is too long lacks its middle:
+// names that differ often do so at their end.
 func fit(sty text.Style, s string, width vg.Length) string {
-	// Whatever is wider than this is cut below without measuring all of it.
-	runes := []rune(plain(cut(s, 200)))
-	if sty.Width(string(runes)) <= width {
+	runes := []rune(plain(s))
+	if len(runes) < 400 && sty.Width(string(runes)) <= width {
 		return string(runes)
 	}
-	for len(runes) > 0 && sty.Width(string(runes)+"…") > width {
-		runes = runes[:len(runes)-1]
+	// No label holds as many characters as this.
+	n := min(len(runes)-1, 400)
+	for {
+		head, tail := string(runes[:(n+1)/2]), string(runes[len(runes)-n/2:])
+		out := strings.TrimRight(head, " ") + "…" + strings.TrimLeft(tail, " ")
+		if n <= 1 || sty.Width(out) <= width {
+			return out
+		}
+		n--
 	}
-	return strings.TrimRight(string(runes), " ") + "…"
 }
 
 // cut shortens to n characters.
 func cut(s string, n int) string {
 	if runes := []rune(s); len(runes) > n {
-		return string(runes[:n])
+		return string(runes[:n-1]) + "…"
 	}
 	return s
 }
@@ -406,7 +427,7 @@ func wrap(sty text.Style, s string, width vg.Length) []string {
 			sep = ""
 			for line = part; sty.Width(line) > width && len([]rune(line)) > 2; {
 				runes := []rune(line)
-				n := len(runes) - 1
+				n := max(len(runes)-3, 2) // no letter stays alone
 				for n > 1 && sty.Width(string(runes[:n])+"-") > width {
 					n--
 				}
