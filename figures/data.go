@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,10 +18,17 @@ import (
 
 // Data are what figures are made from, and nothing else.
 type Data struct {
-	Analysis *results.Analysis
-	Ablation *Ablation // nil when the run took nothing apart
-	Latency  []Latency // of targets, in the order of the analysis; empty when nothing was timed
-	Replay   *Replay   // nil when none was named
+	Analysis  *results.Analysis
+	Approvers []Approver // by name
+	Ablation  *Ablation  // nil when the run took nothing apart
+	Latency   []Latency  // of targets, in the order of the analysis; empty when nothing was timed
+	Replay    *Replay    // nil when none was named
+}
+
+// An Approver has what executed while it decided.
+type Approver struct {
+	Name     string
+	Executed []Count // attack variants, for each row of the analysis
 }
 
 // NoData is the error of a figure for which there is nothing to draw. It says
@@ -101,11 +110,12 @@ const (
 
 // Load analyses a run and reads what else it holds for figures.
 func Load(r *results.Run) (*Data, error) {
-	a, err := results.AnalyseRun(r)
+	tried := trials{}
+	a, err := results.Analyse(tried.watch(r.Records()), r.Catalogue, r.Manifest.Family)
 	if err != nil {
 		return nil, err
 	}
-	d := &Data{Analysis: a}
+	d := &Data{Analysis: a, Approvers: tried.approvers(a)}
 	var ablation Ablation
 	switch err := readJSON(filepath.Join(r.Dir, ablationFile), &ablation); {
 	case err == nil:
@@ -190,6 +200,51 @@ func readLatency(path string, a *results.Analysis) ([]Latency, error) {
 		}
 	}
 	return out, nil
+}
+
+// A trial is one attack variant at one target with one approver.
+type trial struct{ approver, target, attack, variant string }
+
+// trials holds what was observed: an execution, another outcome, an error.
+type trials map[trial][3]bool
+
+// watch notes the attacks in a sequence of records.
+func (t trials) watch(records iter.Seq2[results.Record, error]) iter.Seq2[results.Record, error] {
+	return func(yield func(results.Record, error) bool) {
+		for r, err := range records {
+			if err == nil && r.Kind == results.Attack {
+				k := trial{r.Approver, r.Target, r.Attack, r.Variant}
+				o := t[k]
+				t[k] = [3]bool{o[0] || r.Observed == results.Executed, o[1] || r.Conclusive() && r.Observed != results.Executed, o[2] || r.Uncertain()}
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// approvers counts as [results.Analyse] does: executed in any trial is executed, and
+// an error leaves open what is not.
+func (t trials) approvers(a *results.Analysis) []Approver {
+	counts := map[string][]Count{}
+	for k, o := range t {
+		if counts[k.approver] == nil {
+			counts[k.approver] = make([]Count, len(a.Rows))
+		}
+		c := &counts[k.approver][slices.IndexFunc(a.Rows, func(r results.Row) bool { return r.Target.ID == k.target })]
+		switch {
+		case o[0]:
+			c.K, c.N = c.K+1, c.N+1
+		case o[1] && !o[2]:
+			c.N++
+		}
+	}
+	var out []Approver
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, Approver{name, counts[name]})
+	}
+	return out
 }
 
 // opened counts, for a binding and a family, the variants that its loss alone lets

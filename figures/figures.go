@@ -51,6 +51,7 @@ func All() []Figure {
 		{"security-cost", "security against benign success and burden, a point for each design", Cost},
 		{"paired-differences", "each design beside the reference on the same variants", Forest},
 		{"ablation", "what each binding keeps out (of a run with --ablate)", Matrix},
+		{"approvers", "attack success by approver (of a run with several)", Curves},
 		{"latency", "distribution of the time for a decision (of a run that was timed)", ECDF},
 		{"agentdojo", "AgentDojo traces through each design (with --replay)", Bars},
 	}
@@ -71,17 +72,42 @@ func Forms() []Form {
 const dpi = 300
 
 // SVG writes the drawing as Scalable Vector Graphics. The text stays text, set in
-// Liberation Sans or a font of the same widths.
+// Liberation Sans or what the reader has; it says how wide it is, so that it does not
+// touch other text in a wider font.
 func (d Drawing) SVG(w io.Writer) error {
-	c := vgsvg.New(d.Width, d.Height)
+	c := &measured{Canvas: vgsvg.New(d.Width, d.Height)}
 	d.Paint(draw.New(c))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return err
 	}
-	// Without alternatives a viewer that lacks the font would fall back to a serif.
-	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")))
+	const (
+		text   = "<text "
+		font   = "font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;"
+		family = `<g style="font-family:Liberation Sans,Arial,Helvetica,sans-serif" `
+	)
+	out := bytes.ReplaceAll(b.Bytes(), []byte(font), nil) // once for all
+	out = bytes.Replace(out, []byte("<g "), []byte(family), 1)
+	pieces := bytes.SplitAfter(out, []byte(text))
+	if len(pieces) != len(c.widths)+1 {
+		return fmt.Errorf("writing SVG: %d texts, want %d", len(pieces)-1, len(c.widths))
+	}
+	for i, width := range c.widths {
+		pieces[i] = fmt.Appendf(pieces[i], `textLength="%.5g" lengthAdjust="spacingAndGlyphs" `, width.Points())
+	}
+	_, err := w.Write(bytes.Join(pieces, nil))
 	return err
+}
+
+// measured keeps how wide each text is.
+type measured struct {
+	*vgsvg.Canvas
+	widths []vg.Length
+}
+
+func (m *measured) FillString(f font.Face, at vg.Point, s string) {
+	m.widths = append(m.widths, f.Width(s))
+	m.Canvas.FillString(f, at, s)
 }
 
 // PNG writes the drawing as Portable Network Graphics.

@@ -84,6 +84,7 @@ func sample(t testing.TB) *Data {
 		}
 		d.Latency = append(d.Latency, l)
 	}
+	d.Approvers = deciding(a, "careful", "faithful", "rubber-stamp")
 	return d
 }
 
@@ -94,6 +95,22 @@ func ablation(t testing.TB) *Ablation {
 		t.Fatal(err)
 	}
 	return &a
+}
+
+// deciding has the same counts for all approvers but the last.
+func deciding(a *results.Analysis, names ...string) (out []Approver) {
+	for i, name := range names {
+		p := Approver{Name: name}
+		for j, r := range a.Rows {
+			k := r.Success.K
+			if i == len(names)-1 {
+				k = max(k, r.Success.N*j/40)
+			}
+			p.Executed = append(p.Executed, Count{k, r.Success.N})
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 func replay(a *results.Analysis) *Replay {
@@ -170,6 +187,7 @@ func extremes(t testing.TB) map[string]*Data {
 	row := one.Analysis.Rows[0]
 	row.Cells = row.Cells[:1]
 	one.Analysis.Rows, one.Analysis.Attacks, one.Analysis.Comparisons = []results.Row{row}, one.Analysis.Attacks[:1], one.Analysis.Comparisons[:1]
+	one.Approvers = deciding(one.Analysis, "a", "b")
 	one.Latency = one.Latency[:1]
 	one.Latency[0].Took = []time.Duration{0}
 	one.Ablation.Bindings, one.Ablation.Variants = one.Ablation.Bindings[:1], one.Ablation.Variants[:1]
@@ -210,6 +228,11 @@ func extremes(t testing.TB) map[string]*Data {
 	}
 	a.Rows = rows
 	thirty.Replay = replay(a)
+	var people []string
+	for i := range 30 {
+		people = append(people, fmt.Sprintf("%s %d", strings.Repeat("Very careful", i), i))
+	}
+	thirty.Approvers = deciding(a, people...)
 	for i := range thirty.Ablation.Bindings {
 		thirty.Ablation.Bindings[i] = strings.Repeat("binding ", i*4)
 	}
@@ -341,6 +364,9 @@ func TestHostileNamesAreHarmless(t *testing.T) {
 		d.Analysis.Rows[i].Target.Name = hostile
 		d.Latency[i].Target.Name = hostile
 	}
+	for i := range d.Approvers {
+		d.Approvers[i].Name = hostile
+	}
 	for i := range d.Analysis.Attacks {
 		d.Analysis.Attacks[i].Title, d.Analysis.Attacks[i].ID = hostile, hostile
 	}
@@ -349,6 +375,9 @@ func TestHostileNamesAreHarmless(t *testing.T) {
 	}
 	drawn(t, d, func(t *testing.T, _ string, drawing Drawing) {
 		s := svg(t, drawing)
+		if n := strings.Count(s, "<text "); n == 0 || n != strings.Count(s, " textLength=") {
+			t.Errorf("not all of %d texts say how wide they are", n)
+		}
 		if !strings.Contains(written(t, s), "<b> &") {
 			t.Error("the name is not in the figure")
 		}
@@ -370,7 +399,7 @@ func TestHeatMapShowsTheNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := written(t, svg(t, drawing))
-	want := []string{"AB12", "fail-open", "M9  bound", "cannot tell", "not impl.", "u8"}
+	want := []string{"AB12", "fail-open", "M9 bound", "cannot tell", "not impl.", "u8"}
 	for _, r := range d.Analysis.Rows {
 		for _, c := range append(r.Cells, results.Cell{Success: r.Benign}) {
 			if c.Success.N > 0 {
@@ -399,6 +428,7 @@ func TestFiguresDependOnTheData(t *testing.T) {
 		other.Analysis.Comparisons[3].C++
 		other.Ablation.Singles[0].Opened = other.Ablation.Singles[0].Opened[1:]
 		other.Latency[2].Took[199] = time.Minute
+		other.Approvers[0].Executed[2].K--
 		other.Replay.Pipelines[0].Targets[1].Harmed.K--
 		second, err := f.Draw(other)
 		if err != nil {
@@ -421,7 +451,7 @@ func TestZeroRatesHaveAnUpperBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "0 to " + share(bound.Success.Interval.Hi); !strings.Contains(written(t, svg(t, intervals)), want) {
+	if want := "0 to " + share(bound.Success.Interval.Hi, 3); !strings.Contains(written(t, svg(t, intervals)), want) {
 		t.Errorf("%q is not in the figure", want)
 	}
 	heat, err := HeatMap(d)
@@ -430,13 +460,13 @@ func TestZeroRatesHaveAnUpperBound(t *testing.T) {
 	}
 	all := written(t, svg(t, heat))
 	for _, c := range bound.Cells {
-		if want := fmt.Sprintf("to %.2f", c.Success.Interval.Hi); !strings.Contains(all, want) {
+		if want := "to " + share(c.Success.Interval.Hi, 2); !strings.Contains(all, want) {
 			t.Errorf("%q of %s is not in the heat map", want, c.Attack)
 		}
 	}
 	// What is not quite zero or one is not written so.
-	for v, want := range map[float64]string{0: "0", 1: "1", 0.0001: "0.000", 0.9999: "1.000", 0.5: "0.500", -1: "-1"} {
-		if got := share(v); got != want {
+	for v, want := range map[float64]string{0: "0", 1: "1", 0.00012: "0.0001", -0.00012: "-0.0001", 4e-9: "4e-09", 0.9999: "1.000", 0.5: "0.500", -1: "-1"} {
+		if got := share(v, 3); got != want {
 			t.Errorf("share(%v) = %q, want %q", v, got, want)
 		}
 	}

@@ -32,10 +32,10 @@ func Forest(d *Data) (Drawing, error) {
 	for _, c := range of {
 		targets = append(targets, d.of(c.Target))
 		diff := difference(c)
-		text := share(diff)
+		text := share(diff, 3)
 		at = append(at, diff)
 		if lo, hi, ok := pairedInterval(c); ok {
-			text += " (" + share(lo) + " to " + share(hi) + ")"
+			text += " (" + share(lo, 3) + " to " + share(hi, 3) + ")"
 			at = append(at, lo, hi)
 		}
 		differences = append(differences, text)
@@ -111,5 +111,5 @@ func pValue(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
 	}
-	return share(p)
+	return share(p, 3)
 }

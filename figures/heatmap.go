@@ -211,7 +211,7 @@ func newCell(t results.Tally, scale []color.Color) cell {
 // bounded adds to a rate of zero its upper limit.
 func (c cell) bounded() cell {
 	if iv := c.tally.Interval; iv != nil && c.tally.K == 0 && !c.open {
-		c.marks = append([]string{fmt.Sprintf("to %.2f", iv.Hi)}, c.marks...)
+		c.marks = append([]string{"to " + share(iv.Hi, 2)}, c.marks...)
 	}
 	return c
 }
@@ -263,6 +263,10 @@ func (c cell) paint(s *sheet, x, y, w, h vg.Length) {
 	}
 	lines := vg.Length(len(c.marks))
 	upper := y + (h-middle*leading-small*1.15*lines)/2
+	if c.open { // no slanted lines behind what is written
+		plate := max(style(size, text).Width(c.number), widest(c.marks)) + 1
+		s.fill(x+(w-plate)/2, upper+1, plate, middle*leading+small*1.15*lines-2, unknown)
+	}
 	s.text(x+w/2, upper+middle*leading/2, c.number, style(size, text, draw.XCenter))
 	for i, m := range c.marks {
 		s.text(x+w/2, upper+middle*leading+small*1.15*(vg.Length(i)+0.5), m, style(small, text, draw.XCenter))

@@ -25,7 +25,7 @@ func Intervals(d *Data) (Drawing, error) {
 		counts[i] = strings.Join(append([]string{fmt.Sprintf("%d/%d", r.Success.K, r.Success.N)}, marks(r.Success)...), " ")
 		limits[i] = "–"
 		if iv := r.Success.Interval; iv != nil {
-			limits[i] = share(iv.Lo) + " to " + share(iv.Hi)
+			limits[i] = share(iv.Lo, 3) + " to " + share(iv.Hi, 3)
 		}
 	}
 	counts, limits = append(counts, "executed"), append(limits, "95 % interval")

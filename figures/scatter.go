@@ -24,7 +24,7 @@ func Cost(d *Data) (Drawing, error) {
 	var missing []string
 	for _, r := range a.Rows {
 		if r.Success.N == 0 || r.Benign.N == 0 || r.Burden.Trials == 0 {
-			missing = append(missing, fit(style(small, ink), title(r.Target), maxName))
+			missing = append(missing, labelOf(r.Target))
 			continue
 		}
 		rows = append(rows, r)
@@ -32,8 +32,7 @@ func Cost(d *Data) (Drawing, error) {
 	if len(rows) == 0 {
 		return Drawing{}, NoData("no target has both attack variants and benign twins with an outcome")
 	}
-	const distance = small*leading + 0.5
-	height := max(130, distance*vg.Length(len(rows)))
+	height := planeHeight(len(rows))
 	var names []string
 	var secure, kept, asked []float64
 	for _, r := range rows {
@@ -57,8 +56,8 @@ func Cost(d *Data) (Drawing, error) {
 	}
 	s.y += 12
 	below := max(
-		plane{names, kept, secure, shares("share of benign twins completed"), up}.paint(s, left, width, height, distance),
-		plane{names, asked, secure, around("prompts per benign trial", asked...), up}.paint(s, right, width, height, distance))
+		plane{names: names, x: kept, y: secure, across: shares("share of benign twins completed"), up: up}.paint(s, left, width, height),
+		plane{names: names, x: asked, y: secure, across: around("prompts per benign trial", asked...), up: up}.paint(s, right, width, height))
 	s.y += height + below
 	notes := []string{"Up: fewer attacks execute. Left panel, right: fewer benign twins are hindered. Right panel, left: people are asked less often. " +
 		"Targets at one bracket share a point. (e): a trial failed, so the target cannot be judged."}
@@ -78,12 +77,20 @@ type plane struct {
 	x, y  []float64
 	// across and up are the axes.
 	across, up axis
+	// curves, if any, lead to the points through these values at the ticks of across.
+	curves [][]float64
 }
+
+// distance is that of two names.
+const distance = small*leading + 0.5
+
+// planeHeight has room for n names.
+func planeHeight(n int) vg.Length { return max(130, distance*vg.Length(n)) }
 
 // paint draws the points in a plot with all names to its right, each tied to its
 // point by a line, so that no two names touch wherever the points are. It returns
 // what the axis takes below the plot.
-func (q plane) paint(s *sheet, x, width, height, distance vg.Length) vg.Length {
+func (q plane) paint(s *sheet, x, width, height vg.Length) vg.Length {
 	const ticks, pad, gap = vg.Length(20), vg.Length(6), vg.Length(20)
 	left, top := x+ticks, s.y
 	w := width - ticks - gap - widest(q.names)
@@ -95,6 +102,21 @@ func (q plane) paint(s *sheet, x, width, height, distance vg.Length) vg.Length {
 		s.text(left-4, y, q.up.name(t), style(small, faint, draw.XRight))
 	}
 	below := q.across.below(s, left+pad, w-2*pad, [2]vg.Length{top, top + height})
+	across := func(v float64) vg.Length { return left + pad + q.across.place(v, w-2*pad) }
+	up := func(v float64) vg.Length { return top + height - pad - q.up.place(v, height-2*pad) }
+	for i, c := range q.curves {
+		line := draw.LineStyle{Color: hues[i%len(hues)], Width: 0.8, Dashes: dashes[i%len(dashes)]}
+		s.do(func(p pen) {
+			var path []vg.Point
+			for j, v := range c {
+				path = append(path, p.at(across(q.across.ticks[j]), up(v)))
+			}
+			p.StrokeLines(line, path)
+		})
+		for j, v := range c {
+			s.marker(across(q.across.ticks[j]), up(v), mark(i))
+		}
+	}
 
 	// Equal points are one, with several names.
 	type group struct {
@@ -104,7 +126,7 @@ func (q plane) paint(s *sheet, x, width, height, distance vg.Length) vg.Length {
 	}
 	var groups []group
 	for i := range q.names {
-		p := group{left + pad + q.across.place(q.x[i], w-2*pad), top + height - pad - q.up.place(q.y[i], height-2*pad), i, q.names[i : i+1 : i+1]}
+		p := group{across(q.x[i]), up(q.y[i]), i, q.names[i : i+1 : i+1]}
 		if j := slices.IndexFunc(groups, func(g group) bool { return g.x == p.x && g.y == p.y }); j >= 0 {
 			groups[j].names = append(groups[j].names, q.names[i])
 		} else {

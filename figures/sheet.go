@@ -303,13 +303,16 @@ func (a axis) below(s *sheet, x, w vg.Length, parts ...[2]vg.Length) vg.Length {
 // number writes a value with four digits, or fewer when they say the same.
 func number(v float64) string { return fmt.Sprintf("%.4g", v+0) } // + 0 makes -0 into 0
 
-// share writes a proportion with three decimals; nothing but 0 is written 0, and
-// nothing but 1 is written 1.
-func share(v float64) string {
+// share writes a proportion with some decimals, and a small one with a digit that is
+// none of them. Nothing but 0 is written 0.
+func share(v float64, decimals int) string {
 	if v == math.Trunc(v) {
 		return fmt.Sprint(v + 0)
 	}
-	return fmt.Sprintf("%.3f", v)
+	if s := fmt.Sprintf("%.*f", decimals, v); strings.Trim(s, "-0.") != "" {
+		return s
+	}
+	return fmt.Sprintf("%.1g", v)
 }
 
 // title is what a target is called in a figure.
@@ -317,7 +320,7 @@ func title(t results.TargetInfo) string {
 	if t.Name == t.ID || t.Name == "" {
 		return t.ID
 	}
-	return t.ID + "  " + t.Name
+	return t.ID + " " + t.Name
 }
 
 // names makes the titles of targets fit the column of names and returns its width.
@@ -442,20 +445,21 @@ func wrap(sty text.Style, s string, width vg.Length) []string {
 	return out
 }
 
-// between is an axis about shares that leaves out what is far from all of them.
+// between is an axis about shares that leaves out what is far from all of them. It
+// does not show less than a tenth of the whole.
 func between(label string, values []float64) axis {
 	lo, hi := slices.Min(values), slices.Max(values)
+	const steps = 5
 	for _, step := range []float64{0.02, 0.05, 0.1} {
-		first, last := math.Floor(lo/step+1e-9), math.Ceil(hi/step-1e-9)
-		if n := last - first; n <= 5 {
-			last = max(last, first+1)
-			first, last = first-max(0, last-math.Round(1/step)), min(last, math.Round(1/step))
-			a := axis{lo: first * step, hi: last * step, label: label}
-			for i := first; i <= last; i++ {
-				a.ticks = append(a.ticks, i*step)
-			}
-			return a
+		first := min(math.Floor(lo/step+1e-9), math.Round(1/step)-steps)
+		if hi > (first+steps)*step+1e-9 {
+			continue
 		}
+		a := axis{lo: first * step, hi: (first + steps) * step, label: label}
+		for i := range steps + 1 {
+			a.ticks = append(a.ticks, (first+float64(i))*step)
+		}
+		return a
 	}
 	return shares(label)
 }
