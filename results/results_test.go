@@ -640,6 +640,9 @@ func TestAnalyseCounts(t *testing.T) {
 		twin("M9", "order", "mail", Completed), twin("M9", "order", "payments", Error),
 		twin("M9", "space", "mail", Starved), twin("M9", "space", "payments", Error),
 	}
+	for i := range records {
+		records[i].Prompts = 3
+	}
 	a, err := Analyse(Sequence(records), catalogue(), Family{})
 	if err != nil {
 		t.Fatal(err)
@@ -663,6 +666,10 @@ func TestAnalyseCounts(t *testing.T) {
 	check("M9 attacks", m9.Success, Tally{Rate: Rate{K: 1, N: 1}, Every: 1, Errors: 2, Unimplemented: 1})
 	check("M9 twins", m9.Benign, Tally{Rate: Rate{K: 0, N: 1}, None: 1, Errors: 2, Starved: 1})
 	check("M0 total", a.Rows[0].Success, Tally{Rate: Rate{K: 2, N: 3}, Every: 1, Some: 1, None: 1, Held: 1})
+	// Approvers are a burden in benign trials; one with an error has no say.
+	if m0, m9 := a.Rows[0].Burden, a.Rows[1].Burden; m0 != (Burden{12, 4}) || m9 != (Burden{6, 2}) {
+		t.Errorf("burden of M0 %+v and of M9 %+v", m0, m9)
+	}
 	if !m9.Success.CannotTell() || m0.Success.CannotTell() {
 		t.Error("a cell with an error must be cannot tell, and no other")
 	}

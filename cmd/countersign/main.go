@@ -98,7 +98,7 @@ of a pipe goes away the program ends by SIGPIPE, as others do.`,
   countersign run --modes M8,M9 --attacks AB1,AB4  a part of it
   countersign run --modes M9-args,M9-refs          the reference design without one check
   countersign analyze latest                       every table of the newest run
-  countersign figures latest                       the heat map as SVG and PNG`,
+  countersign figures latest                       its figures as SVG, PNG and PDF`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArguments,
