@@ -223,7 +223,7 @@ func extremes(t testing.TB) map[string]*Data {
 		r.Cells[3].Success = r.Success
 		r.Benign.Errors = i % 2 * 999
 		rows = append(rows, r)
-		a.Comparisons = append(a.Comparisons, results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, B: 1500 * i, C: 40000 - 1300*i, Family: 30, HolmMidP: 0.5})
+		a.Comparisons = append(a.Comparisons, results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, Both: 98765 - 40000 - 200*i, B: 1500 * i, C: 40000 - 1300*i, Family: 30, HolmMidP: 0.5})
 		thirty.Latency = append(thirty.Latency, Latency{r.Target, []time.Duration{time.Duration(i), time.Hour * time.Duration(i)}})
 	}
 	a.Rows = rows
@@ -245,7 +245,7 @@ func extremes(t testing.TB) map[string]*Data {
 	}
 	for i := range same.Analysis.Comparisons {
 		c := &same.Analysis.Comparisons[i]
-		c.B, c.C = 0, 0
+		c.B, c.C, c.Neither = 0, 0, c.Variants-c.Both
 	}
 	close := sample(t)
 	for i := range close.Analysis.Rows {
@@ -425,7 +425,8 @@ func TestFiguresDependOnTheData(t *testing.T) {
 		r.Success.K--
 		r.Success.Interval.Lo /= 2
 		r.Cells[4].Success.K++
-		other.Analysis.Comparisons[3].C++
+		other.Analysis.Comparisons[3].C--
+		other.Analysis.Comparisons[3].Neither++
 		other.Ablation.Singles[0].Opened = other.Ablation.Singles[0].Opened[1:]
 		other.Latency[2].Took[199] = time.Minute
 		other.Approvers[0].Executed[2].K--
@@ -468,6 +469,16 @@ func TestZeroRatesHaveAnUpperBound(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1: "1", 0.00012: "0.0001", -0.00012: "-0.0001", 4e-9: "4e-09", 0.9999: "1.000", 0.5: "0.500", -1: "-1"} {
 		if got := share(v, 3); got != want {
 			t.Errorf("share(%v) = %q, want %q", v, got, want)
+		}
+	}
+}
+
+// The interval of a difference has the direction of the figure: target minus reference.
+func TestPairedInterval(t *testing.T) {
+	for _, c := range []results.Comparison{{Variants: 20, Both: 2, B: 1, C: 9, Neither: 8}, {Variants: 20, Both: 2, B: 9, C: 1, Neither: 8}} {
+		lo, hi, err := pairedInterval(c)
+		if d := difference(c); err != nil || lo > d || hi < d || lo*hi <= 0 || d != float64(c.C-c.B)/20 {
+			t.Errorf("%d and %d: %v from %v to %v, %v", c.B, c.C, d, lo, hi, err)
 		}
 	}
 }

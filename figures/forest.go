@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"countersign/results"
+	"countersign/results/stats"
 )
 
 // Forest shows each paired comparison with the reference: the difference of the
@@ -29,25 +30,22 @@ func Forest(d *Data) (Drawing, error) {
 	var targets []results.TargetInfo
 	var differences, discordant, ps []string
 	var at []float64
+	var limits [][2]float64
 	for _, c := range of {
 		targets = append(targets, d.of(c.Target))
 		diff := difference(c)
-		text := share(diff, 3)
-		at = append(at, diff)
-		if lo, hi, ok := pairedInterval(c); ok {
-			text += " (" + share(lo, 3) + " to " + share(hi, 3) + ")"
-			at = append(at, lo, hi)
+		lo, hi, err := pairedInterval(c)
+		if err != nil {
+			return Drawing{}, err
 		}
-		differences = append(differences, text)
+		limits = append(limits, [2]float64{lo, hi})
+		at = append(at, diff, lo, hi)
+		differences = append(differences, fmt.Sprintf("%s (%s to %s)", share(diff, 3), share(lo, 3), share(hi, 3)))
 		discordant = append(discordant, fmt.Sprintf("%d : %d of %d", c.C, c.B, c.Variants))
 		ps = append(ps, pValue(c.HolmMidP))
 	}
-	_, _, intervals := pairedInterval(of[0])
 	labels, nameWidth := names(targets)
-	heads := []string{"difference", "only target : only " + fit(style(small, ink), reference.ID, 60), "p (Holm)"}
-	if intervals {
-		heads[0] += " (95 % interval)"
-	}
+	heads := []string{"difference (95 % interval)", "only target : only " + fit(style(small, ink), reference.ID, 60), "p (Holm)"}
 	columns := [][]string{append(differences, heads[0]), append(discordant, heads[1]), append(ps, heads[2])}
 
 	left := margin + nameWidth + nameGap + 4
@@ -84,28 +82,23 @@ func Forest(d *Data) (Drawing, error) {
 			g.Shape = draw.RingGlyph{}
 		}
 		place := left + scale.place(difference(c), w)
-		lo, hi, ok := pairedInterval(c)
-		if !ok {
-			s.marker(place, y, g)
-			continue
-		}
-		s.bar(left+scale.place(lo, w), left+scale.place(hi, w), place, y, g)
+		s.bar(left+scale.place(limits[i][0], w), left+scale.place(limits[i][1], w), place, y, g)
 	}
 	s.y += below
-	what := "No interval is drawn: the counts stand for themselves."
-	if intervals {
-		what = "Bars: 95 % interval for paired differences (Newcombe 1998, method 10)."
-	}
-	s.notes("Right of zero: more variants executed than with " + name + ". Open marker: no variant tells the two apart. " + what +
-		" p: McNemar mid-p, adjusted by Holm over the family. Intervals and p describe these variants; they are no inference about others.")
+	s.notes("Right of zero: more variants executed than with " + name + ". Open marker: no variant tells the two apart. " +
+		"Bars: 95 % interval for paired differences (Newcombe 1998, method 10). p: McNemar mid-p, adjusted by Holm over the family. " +
+		"Intervals and p describe these variants; they are no inference about others.")
 	return s.drawing(), nil
 }
 
 // difference is the share executed at the target minus that at the reference.
 func difference(c results.Comparison) float64 { return float64(c.C-c.B) / float64(c.Variants) }
 
-// pairedInterval gives limits of the difference when there is a method for them.
-func pairedInterval(results.Comparison) (lo, hi float64, ok bool) { return 0, 0, false }
+// pairedInterval gives the limits of Newcombe's interval for the difference.
+func pairedInterval(c results.Comparison) (lo, hi float64, err error) {
+	e, err := stats.NewcombePaired(stats.Pairs{Both: c.Both, B: c.C, C: c.B, Neither: c.Neither}, results.Confidence)
+	return e.Lo, e.Hi, err
+}
 
 func pValue(p float64) string {
 	if p < 0.001 {
