@@ -174,7 +174,10 @@ func reference(t testing.TB) *Data {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range a.Rows {
+	for i, r := range a.Rows {
+		if k, n := b.Count(r.Target.ID, "", results.Attack); r.Success.K != k || r.Success.N != n {
+			t.Fatalf("%s executes %d of %d, in the baseline %d of %d", r.Target.ID, r.Success.K, r.Success.N, k, n)
+		}
 		a.Rows[i].Burden = results.Burden{}
 	}
 	return &Data{Analysis: a, Ablation: ablation(t)}

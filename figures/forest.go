@@ -86,7 +86,7 @@ func Forest(d *Data) (Drawing, error) {
 	}
 	s.y += below
 	s.notes("Right of zero: more variants executed than with " + name + ". Open marker: no variant tells the two apart. " +
-		"Bars: 95 % interval for paired differences (Newcombe 1998, method 10). p: McNemar mid-p, adjusted by Holm over the family. " +
+		"Bars: 95 % interval for paired differences (Newcombe 1998, method 10), each for itself. p: McNemar mid-p, adjusted by Holm over the family. " +
 		"Intervals and p describe these variants; they are no inference about others.")
 	return s.drawing(), nil
 }

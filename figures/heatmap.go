@@ -47,8 +47,8 @@ func shade(scale []color.Color, k, n int) color.Color {
 
 // HeatMap shows, for every target and attack, the share of attack variants that
 // executed, and in a last column the share of benign twins that completed. Each
-// cell holds its k/n, and with no k the upper limit of the rate; a cell that an error leaves open says so
-// instead of having a colour.
+// cell holds its k/n, and where nothing executed the upper limit of the rate; a cell
+// that an error leaves open says so instead of having a colour.
 func HeatMap(d *Data) (Drawing, error) {
 	a, err := d.matrix()
 	if err != nil {

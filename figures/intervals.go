@@ -21,11 +21,13 @@ func Intervals(d *Data) (Drawing, error) {
 	targets := targetsOf(a)
 	labels, nameWidth := names(targets)
 	counts, limits := make([]string, len(a.Rows)), make([]string, len(a.Rows))
+	ends := []float64{0}
 	for i, r := range a.Rows {
 		counts[i] = strings.Join(append([]string{fmt.Sprintf("%d/%d", r.Success.K, r.Success.N)}, marks(r.Success)...), " ")
 		limits[i] = "–"
 		if iv := r.Success.Interval; iv != nil {
 			limits[i] = share(iv.Lo, 3) + " to " + share(iv.Hi, 3)
+			ends = append(ends, iv.Hi)
 		}
 	}
 	counts, limits = append(counts, "executed"), append(limits, "95 % interval")
@@ -41,7 +43,7 @@ func Intervals(d *Data) (Drawing, error) {
 	s.text(s.width-margin, s.y+4, limits[len(a.Rows)], style(small, faint, draw.XRight))
 	s.y += 10
 
-	x := shares("share of attack variants executed")
+	x := around("share of attack variants executed", ends...)
 	top, parts := s.rows(rowHeight, targets)
 	below := x.below(s, left, w, parts...)
 	for i, r := range a.Rows {

@@ -303,8 +303,8 @@ func (a axis) below(s *sheet, x, w vg.Length, parts ...[2]vg.Length) vg.Length {
 // number writes a value with four digits, or fewer when they say the same.
 func number(v float64) string { return fmt.Sprintf("%.4g", v+0) } // + 0 makes -0 into 0
 
-// share writes a proportion with some decimals, and a small one with a digit that is
-// none of them. Nothing but 0 is written 0.
+// share writes a proportion or a difference of two with some decimals, and what is
+// too small for these with one digit: nothing but 0 is written 0.
 func share(v float64, decimals int) string {
 	if v == math.Trunc(v) {
 		return fmt.Sprint(v + 0)
