@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -316,6 +317,9 @@ func TestFiguresAreDeterministic(t *testing.T) {
 
 // The figures of the reference run are the committed ones.
 func TestReferenceFigures(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("other processors round products otherwise; the same bytes are promised for amd64")
+	}
 	const folder = "testdata"
 	total := 0
 	drawn(t, reference(t), func(t *testing.T, name string, d Drawing) {
