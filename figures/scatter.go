@@ -38,7 +38,7 @@ func Cost(d *Data) (Drawing, error) {
 	for _, r := range rows {
 		secure = append(secure, float64(r.Success.N-r.Success.K)/float64(r.Success.N))
 		kept = append(kept, float64(r.Benign.K)/float64(r.Benign.N))
-		asked = append(asked, float64(r.Burden.Prompts)/float64(r.Burden.Trials))
+		asked = append(asked, r.Burden.PerTrial())
 		name := fit(style(small, ink), title(r.Target), maxName-12)
 		if r.Success.CannotTell() || r.Benign.CannotTell() {
 			name += " (e)"

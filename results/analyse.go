@@ -55,11 +55,19 @@ type Row struct {
 	Burden  Burden     `json:"burden"`
 }
 
-// A Burden is how often approvers were asked in benign trials, which are twins and
-// plain runs with an outcome.
+// A Burden is what honest work costs the approvers: how often they are asked in plain
+// runs and twins, of which those that could not be carried out are left out.
 type Burden struct {
-	Prompts int `json:"prompts"`
 	Trials  int `json:"trials"`
+	Prompts int `json:"prompts"`
+}
+
+// PerTrial is how often a person is asked in a trial; 0 where there is none.
+func (b Burden) PerTrial() float64 {
+	if b.Trials == 0 {
+		return 0
+	}
+	return float64(b.Prompts) / float64(b.Trials)
 }
 
 // A Cell is one family of attacks against one target.
@@ -73,9 +81,11 @@ type Cell struct {
 // error leaves open, is in none of N, Every, Some and None.
 type Tally struct {
 	Rate
-	Every int `json:"every"` // executed (completed) in every scenario
-	Some  int `json:"some"`
-	None  int `json:"none"`
+	// Predicted is K as the predictions have it, of the same N.
+	Predicted int `json:"predicted"`
+	Every     int `json:"every"` // executed (completed) in every scenario
+	Some      int `json:"some"`
+	None      int `json:"none"`
 	// The counts below are of variants with at least one such trial, and may
 	// overlap with those above.
 	Errors           int `json:"errors"`
@@ -102,29 +112,6 @@ type Rate struct {
 type WrongReason struct {
 	Record    Record `json:"record"`
 	Condition string `json:"condition"`
-}
-
-// A Comparison is a paired comparison of two targets over attack variants. Only
-// pair keys with a conclusive trial of both count; a variant is executed when it
-// was in any of them.
-type Comparison struct {
-	Reference string `json:"reference"`
-	Target    string `json:"target"`
-	Pairs     int    `json:"pairs"`    // pair keys used, counted for each approver
-	Unpaired  int    `json:"unpaired"` // pair keys of either side left out
-	Variants  int    `json:"variants"` // the unit
-	Both      int    `json:"both"`     // executed against both
-	B         int    `json:"b"`        // executed against the reference only
-	C         int    `json:"c"`        // executed against the target only
-	Neither   int    `json:"neither"`
-	// Exact and MidP are McNemar's p values, Holm… the same adjusted for the family.
-	Exact       float64  `json:"exact_p"`
-	MidP        float64  `json:"mid_p"`
-	HolmExact   float64  `json:"holm_exact_p"`
-	HolmMidP    float64  `json:"holm_mid_p"`
-	Family      int      `json:"family"`      // number of comparisons adjusted for
-	Descriptive bool     `json:"descriptive"` // as in [Rate]
-	Warnings    []string `json:"warnings"`
 }
 
 // AnalyseRun analyses a run with the family fixed in its manifest.
@@ -180,6 +167,7 @@ func ExitCode(a *Analysis) int {
 // outcomes are the trials of one variant (or pair key) against one target.
 type outcomes struct {
 	yes, no                             int // executed or completed; anything else conclusive
+	due, undue                          int // conclusive trials that were predicted to be, and not to be
 	errors, unimplemented               int
 	starved, held, nondeterministic, of int
 }
@@ -195,6 +183,13 @@ func (o *outcomes) add(r Record) {
 		o.yes++
 	default:
 		o.no++
+	}
+	if r.Conclusive() {
+		if r.Predicted == PredictBlocked {
+			o.undue++
+		} else {
+			o.due++
+		}
 	}
 	if r.Observed == Starved {
 		o.starved++
@@ -218,9 +213,9 @@ type collector struct {
 	c         Catalogue
 	a         *Analysis
 	targets   map[string]map[unit]*outcomes // by target, then variant
+	burdens   map[string]Burden             // by target
 	pairs     map[string]map[unit]*outcomes // by target, then variant and pair key
 	seen      map[string]struct{}
-	burden    map[string]Burden // by target
 	approvers map[string]bool
 	known     map[string]bool
 }
@@ -231,8 +226,8 @@ func newCollector(c Catalogue) *collector {
 		a: &Analysis{Schema: Schema, Attacks: []AttackInfo{}, Rows: []Row{}, Disagreements: []Record{}, Errors: []Record{},
 			WrongReasons: []WrongReason{}, Comparisons: []Comparison{}, Identical: [][]string{},
 			NotApplicable: c.unfit(), Warnings: []string{}},
-		targets: map[string]map[unit]*outcomes{}, pairs: map[string]map[unit]*outcomes{},
-		seen: map[string]struct{}{}, burden: map[string]Burden{}, approvers: map[string]bool{}, known: map[string]bool{},
+		targets: map[string]map[unit]*outcomes{}, pairs: map[string]map[unit]*outcomes{}, burdens: map[string]Burden{},
+		seen: map[string]struct{}{}, approvers: map[string]bool{}, known: map[string]bool{},
 	}
 	for _, t := range c.Targets {
 		k.known["target "+t.ID] = true
@@ -265,8 +260,8 @@ func (k *collector) add(r Record) error {
 	}
 	note(k.targets, r.Target, u, r)
 	if r.Kind != Attack && r.Conclusive() {
-		b := k.burden[r.Target]
-		k.burden[r.Target] = Burden{b.Prompts + r.Prompts, b.Trials + 1}
+		b := k.burdens[r.Target]
+		k.burdens[r.Target] = Burden{b.Trials + 1, b.Prompts + r.Prompts}
 	}
 	if r.Kind == Attack {
 		// Two approvers of one trial are two pairs: neither stands in for the other.
@@ -337,6 +332,9 @@ func (t *Tally) add(o *outcomes, worst bool) {
 	}
 	if o.yes+o.no > 0 && !open {
 		t.N++
+		if o.undue == 0 || worst && o.due > 0 {
+			t.Predicted++
+		}
 		switch {
 		case o.no == 0:
 			t.Every++
@@ -385,7 +383,7 @@ func (k *collector) rows() {
 		if units == nil {
 			continue
 		}
-		row := Row{Target: t, Cells: []Cell{}, Burden: k.burden[t.ID]}
+		row := Row{Target: t, Cells: []Cell{}, Burden: k.burdens[t.ID]}
 		for _, a := range k.a.Attacks {
 			cell := Cell{Attack: a.ID}
 			for _, v := range a.Variants {
@@ -482,112 +480,6 @@ func (k *collector) identical() [][]string {
 		}
 	}
 	return out
-}
-
-func (k *collector) compare(f Family) error {
-	ref := k.pairs[f.Reference]
-	if ref == nil {
-		k.a.Warnings = append(k.a.Warnings, fmt.Sprintf("no comparisons: the reference %s has no attack trials here", f.Reference))
-		return nil
-	}
-	targets := f.Targets
-	if len(targets) == 0 {
-		for _, r := range k.a.Rows {
-			targets = append(targets, r.Target.ID)
-		}
-	}
-	// A planned comparison that cannot be made stays in the family with p = 1: the
-	// adjustment is for what was planned, not for what worked out.
-	var exact, midp []float64
-	var place []int
-	for _, t := range targets {
-		if t == f.Reference {
-			continue
-		}
-		if k.pairs[t] == nil {
-			if len(f.Targets) > 0 {
-				k.a.Warnings = append(k.a.Warnings, fmt.Sprintf("no comparison of %s with %s: it has no attack trials here", t, f.Reference))
-				exact, midp = append(exact, 1), append(midp, 1)
-			}
-			continue
-		}
-		c, err := pair(ref, k.pairs[t])
-		if err != nil {
-			return err
-		}
-		c.Reference, c.Target = f.Reference, t
-		place = append(place, len(exact))
-		k.a.Comparisons = append(k.a.Comparisons, c)
-		exact, midp = append(exact, c.Exact), append(midp, c.MidP)
-	}
-	adjustedExact, err := stats.Holm(exact)
-	if err != nil {
-		return err
-	}
-	adjustedMidP, err := stats.Holm(midp)
-	if err != nil {
-		return err
-	}
-	for i := range k.a.Comparisons {
-		c := &k.a.Comparisons[i]
-		c.HolmExact, c.HolmMidP, c.Family = adjustedExact[place[i]], adjustedMidP[place[i]], len(exact)
-	}
-	return nil
-}
-
-// pair compares two targets over the pair keys that both have.
-func pair(ref, other map[unit]*outcomes) (Comparison, error) {
-	c := Comparison{Descriptive: true, Warnings: []string{}}
-	conclusive := func(o *outcomes) bool { return o != nil && o.yes+o.no > 0 && o.errors == 0 }
-	type sides struct{ ref, other bool }
-	variants := map[unit]sides{}
-	for u, o := range ref {
-		p := other[u]
-		if !conclusive(o) || !conclusive(p) {
-			c.Unpaired++
-			continue
-		}
-		c.Pairs++
-		u.pair = ""
-		s := variants[u]
-		variants[u] = sides{s.ref || o.yes > 0, s.other || p.yes > 0}
-	}
-	for u := range other {
-		if ref[u] == nil {
-			c.Unpaired++
-		}
-	}
-	for _, s := range variants {
-		c.Variants++
-		switch {
-		case s.ref && s.other:
-			c.Both++
-		case s.ref:
-			c.B++
-		case s.other:
-			c.C++
-		default:
-			c.Neither++
-		}
-	}
-	exact, err := stats.McNemarExact(c.B, c.C)
-	if err != nil {
-		return c, err
-	}
-	midp, err := stats.McNemarMidP(c.B, c.C)
-	if err != nil {
-		return c, err
-	}
-	c.Exact, c.MidP = exact.P, midp.P
-	c.Warnings = append(c.Warnings, exact.Warnings...)
-	if c.Variants < stats.SmallN {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("small sample: %d variants, fewer than %d", c.Variants, stats.SmallN))
-	}
-	if c.Unpaired > 0 {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%d pair keys have no conclusive counterpart and are left out", c.Unpaired))
-	}
-	c.Warnings = append(c.Warnings, "p describes these variants, it is no inference about others")
-	return c, nil
 }
 
 // warn says what the tables cannot show.

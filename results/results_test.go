@@ -640,9 +640,6 @@ func TestAnalyseCounts(t *testing.T) {
 		twin("M9", "order", "mail", Completed), twin("M9", "order", "payments", Error),
 		twin("M9", "space", "mail", Starved), twin("M9", "space", "payments", Error),
 	}
-	for i := range records {
-		records[i].Prompts = 3
-	}
 	a, err := Analyse(Sequence(records), catalogue(), Family{})
 	if err != nil {
 		t.Fatal(err)
@@ -661,20 +658,40 @@ func TestAnalyseCounts(t *testing.T) {
 		}
 	}
 	m0, m9 := a.Rows[0].Cells[0], a.Rows[1].Cells[0]
-	check("M0 attacks", m0.Success, Tally{Rate: Rate{K: 2, N: 3}, Every: 1, Some: 1, None: 1, Held: 1})
-	check("M0 twins", m0.Benign, Tally{Rate: Rate{K: 1, N: 2}, Every: 1, Some: 1})
+	check("M0 attacks", m0.Success, Tally{Rate: Rate{K: 2, N: 3}, Predicted: 2, Every: 1, Some: 1, None: 1, Held: 1})
+	check("M0 twins", m0.Benign, Tally{Rate: Rate{K: 1, N: 2}, Predicted: 2, Every: 1, Some: 1})
 	check("M9 attacks", m9.Success, Tally{Rate: Rate{K: 1, N: 1}, Every: 1, Errors: 2, Unimplemented: 1})
-	check("M9 twins", m9.Benign, Tally{Rate: Rate{K: 0, N: 1}, None: 1, Errors: 2, Starved: 1})
-	check("M0 total", a.Rows[0].Success, Tally{Rate: Rate{K: 2, N: 3}, Every: 1, Some: 1, None: 1, Held: 1})
-	// Approvers are a burden in benign trials; one with an error has no say.
-	if m0, m9 := a.Rows[0].Burden, a.Rows[1].Burden; m0 != (Burden{12, 4}) || m9 != (Burden{6, 2}) {
-		t.Errorf("burden of M0 %+v and of M9 %+v", m0, m9)
-	}
+	check("M9 twins", m9.Benign, Tally{Rate: Rate{K: 0, N: 1}, Predicted: 1, None: 1, Errors: 2, Starved: 1})
+	check("M0 total", a.Rows[0].Success, Tally{Rate: Rate{K: 2, N: 3}, Predicted: 2, Every: 1, Some: 1, None: 1, Held: 1})
 	if !m9.Success.CannotTell() || m0.Success.CannotTell() {
 		t.Error("a cell with an error must be cannot tell, and no other")
 	}
 	if len(a.Disagreements) != 4 || len(a.Errors) != 4 || ExitCode(a) != 1 {
 		t.Errorf("%d disagreements, %d errors, exit code %d", len(a.Disagreements), len(a.Errors), ExitCode(a))
+	}
+}
+
+// TestBurden: honest work is what people are asked for; attacks, and what could not be
+// carried out, are not counted.
+func TestBurden(t *testing.T) {
+	asked := func(r Record, prompts int) Record {
+		r.Prompts = prompts
+		return r
+	}
+	plain := twin("M9", "plain", "mail", Completed)
+	plain.Attack, plain.Kind, plain.Twin = "honest", Honest, false
+	a, err := Analyse(Sequence([]Record{
+		asked(twin("M9", "order", "mail", Completed), 1), asked(twin("M9", "space", "mail", Refused), 3), asked(twin("M9", "order", "payments", Error), 5),
+		asked(plain, 1), asked(attack("M9", "amount", "mail", PredictBlocked, Refused), 7), attack("M0", "amount", "mail", PredictExecuted, Executed),
+	}), catalogue(), Family{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := a.Rows[1].Burden; got != (Burden{Trials: 3, Prompts: 5}) || got.PerTrial() != 5.0/3 {
+		t.Errorf("M9: %+v, %v a trial", got, got.PerTrial())
+	}
+	if got := a.Rows[0].Burden; got != (Burden{}) || got.PerTrial() != 0 {
+		t.Errorf("M0, without honest work: %+v", got)
 	}
 }
 

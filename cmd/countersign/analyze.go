@@ -11,6 +11,8 @@ const runArgument = `RUN is a folder, the id of a run in results/runs, or "lates
 
 func newAnalyze() *cobra.Command {
 	chosen := map[export.Format]*bool{}
+	var tables []string
+	var out string
 	cmd := &cobra.Command{
 		Use:     "analyze [RUN]",
 		Aliases: []string{"analyse"},
@@ -21,9 +23,15 @@ then attack success, benign success, paired comparisons and intervals.
 
 The unit is the attack variant. Intervals and p values describe these variants
 and infer nothing about others. The exit code is that of the run: 1 with a
-disagreement, 2 with a trial that could not be carried out, else 0.`,
+disagreement, 2 with a trial that could not be carried out, else 0.
+
+Every form has the same numbers. --table picks tables by name, which are those of
+the files that --out writes: one for each table and form, and analysis.json.
+LaTeX needs ` + export.LaTeXPreamble + `.`,
 		Example: `  countersign analyze
   countersign analyze latest --markdown > tables.md
+  countersign analyze --latex --table success,totals > tables.tex
+  countersign analyze --out paper/tables
   countersign analyze 20260105T090000Z-0a1b2c --csv | column -s, -t`,
 		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,13 +39,25 @@ disagreement, 2 with a trial that could not be carried out, else 0.`,
 			if err != nil {
 				return err
 			}
+			if out != "" {
+				paths, err := export.WriteFiles(out, a)
+				for _, p := range paths {
+					if _, err := fmt.Fprintln(cmd.OutOrStdout(), p); err != nil {
+						return err
+					}
+				}
+				if err != nil {
+					return hint(err, "choose a place you can write to with --out")
+				}
+				return verdict(a)
+			}
 			format := export.Text
 			for f, set := range chosen {
 				if *set {
 					format = f
 				}
 			}
-			if err := export.Write(cmd.OutOrStdout(), a, format); err != nil {
+			if err := export.Write(cmd.OutOrStdout(), a, format, tables...); err != nil {
 				return err
 			}
 			return verdict(a)
@@ -45,12 +65,17 @@ disagreement, 2 with a trial that could not be carried out, else 0.`,
 	}
 	for f, usage := range map[export.Format]string{
 		export.JSON:     "print the whole analysis as JSON",
-		export.CSV:      "print every count, one line for each target, attack and kind",
+		export.CSV:      "print one table as CSV; every count, one line for each target, attack and kind, unless --table names another",
 		export.Markdown: "print the tables as Markdown",
+		export.LaTeX:    "print the tables as LaTeX",
 	} {
 		chosen[f] = cmd.Flags().Bool(string(f), false, usage)
 	}
-	cmd.MarkFlagsMutuallyExclusive(string(export.JSON), string(export.CSV), string(export.Markdown))
+	cmd.Flags().StringSliceVar(&tables, "table", nil, "the `names` of the tables to print (default all)")
+	cmd.Flags().StringVar(&out, "out", "", "write every table in every form into this `folder`, and print nothing else")
+	cmd.MarkFlagsMutuallyExclusive(string(export.JSON), string(export.CSV), string(export.Markdown), string(export.LaTeX), "out")
+	cmd.MarkFlagsMutuallyExclusive("out", "table")
+	cmd.MarkFlagsMutuallyExclusive(string(export.JSON), "table")
 	return cmd
 }
 

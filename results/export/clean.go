@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
@@ -38,6 +39,38 @@ func escapeMarkdown(s string) string {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// latexText is how LaTeX is told a character. What is no letter of Latin-1 or Latin
+// Extended-A, for which every set of T1 fonts has a glyph, and not here, is written
+// ⟨U+XXXX⟩.
+var latexText = map[rune]string{
+	'\\': `\textbackslash{}`, '{': `\{`, '}': `\}`, '$': `\$`, '&': `\&`, '#': `\#`, '%': `\%`, '_': `\_`, '^': `\textasciicircum{}`,
+	'~': `\textasciitilde{}`, '<': `\textless{}`, '>': `\textgreater{}`, '|': `\textbar{}`, '"': `\textquotedbl{}`, '`': `\textasciigrave{}`,
+	'\'': `\textquotesingle{}`, '[': `{[}`, ']': `{]}`, '*': `{*}`, '!': `{!}`, '?': `{?}`, '⟨': `$\langle$`, '⟩': `$\rangle$`,
+	'–': `\textendash{}`, '—': `\textemdash{}`, '…': `\ldots{}`, '→': `$\rightarrow$`,
+}
+
+// escapeLaTeX makes text inert. Brackets and stars would be read as arguments at the start
+// of a row; of two hyphens or commas a font would make one sign.
+func escapeLaTeX(s string) string {
+	var b strings.Builder
+	prev := rune(0)
+	for _, r := range clean(s) {
+		text, ok := latexText[r]
+		switch {
+		case ok:
+			b.WriteString(text)
+		case r >= utf8.RuneSelf && !(r >= 'À' && r <= 'ž' && unicode.IsLetter(r)):
+			fmt.Fprintf(&b, `$\langle$U+%04X$\rangle$`, r)
+		case r == prev && (r == '-' || r == ','):
+			b.WriteString("{}" + string(r))
+		default:
+			b.WriteRune(r)
+		}
+		prev = r
 	}
 	return b.String()
 }

@@ -1,27 +1,22 @@
-// Package export writes an analysis as text for a terminal, as Markdown, CSV or
-// JSON.
+// Package export writes an analysis as text for a terminal, as Markdown, CSV, LaTeX
+// or JSON.
 //
 // Names and error texts may come from the systems under test, so they are taken
 // for hostile: characters that control a terminal or that nobody can see are
-// written ⟨U+XXXX⟩, Markdown and spreadsheet syntax is made inert. JSON holds the
+// written ⟨U+XXXX⟩, Markdown, LaTeX and spreadsheet syntax is made inert. JSON holds the
 // values themselves, with the same characters as escapes.
 package export
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/pkg/twwidth"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
 
 	"countersign/results"
 )
@@ -33,502 +28,128 @@ const (
 	Text     Format = "text"     // tables for a terminal, the main one within 120 columns
 	Markdown Format = "markdown" // the same tables
 	CSV      Format = "csv"      // one line a target and attack, every count
+	LaTeX    Format = "latex"    // the same tables, with booktabs
 	JSON     Format = "json"     // the whole analysis
 )
 
 // Formats lists every format.
-func Formats() []Format { return []Format{Text, Markdown, CSV, JSON} }
+func Formats() []Format { return []Format{Text, Markdown, CSV, LaTeX, JSON} }
 
-// Write writes the analysis in a format. An unknown format is an error.
-func Write(w io.Writer, a *results.Analysis, f Format) error {
-	if a == nil {
-		return fmt.Errorf("writing results as %s: there is no analysis", f)
+// ext is the ending of a file's name.
+func (f Format) ext() string {
+	return map[Format]string{Text: "txt", Markdown: "md", CSV: "csv", LaTeX: "tex", JSON: "json"}[f]
+}
+
+// write writes one table.
+func (f Format) write(w io.Writer, t Table) error {
+	switch f {
+	case Text:
+		return t.Text(w)
+	case Markdown:
+		return t.Markdown(w)
+	case CSV:
+		return t.CSV(w)
+	case LaTeX:
+		return t.LaTeX(w)
+	}
+	return fmt.Errorf("a table cannot be written as %s", f)
+}
+
+// Write writes the analysis in a format: all its tables, or those with the names, in the
+// order of [Tables]. CSV holds one table, which is [Cells] where none is named, and JSON
+// the analysis. An unknown format or name is an error.
+func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
+	fail := func(err error) error { return fmt.Errorf("writing results as %s: %w", f, err) }
+	switch {
+	case !slices.Contains(Formats(), f):
+		return fmt.Errorf("writing results: format is %q, want one of %v", f, Formats())
+	case a == nil:
+		return fail(errors.New("there is no analysis"))
+	case f == JSON && len(names) > 0:
+		return fail(errors.New("JSON is the whole analysis and has no tables"))
+	case f == CSV && len(names) > 1:
+		return fail(errors.New("CSV holds one table"))
+	case f == CSV && len(names) == 0:
+		names = []string{cellsName}
 	}
 	var b bytes.Buffer
-	var err error
-	switch f {
-	case Text, Markdown:
-		for i, t := range Tables(a) {
+	if f == JSON {
+		data, err := json.MarshalIndent(a, "", "  ")
+		if err != nil {
+			return fail(err)
+		}
+		b.WriteString(results.EscapeJSON(string(data)) + "\n")
+	} else {
+		tables, err := choose(a, names)
+		if err != nil {
+			return fail(err)
+		}
+		for i, t := range tables {
 			if i > 0 {
 				b.WriteByte('\n')
 			}
-			if f == Text {
-				err = t.Text(&b)
-			} else {
-				err = t.Markdown(&b)
-			}
-			if err != nil {
-				break
+			if err := f.write(&b, t); err != nil {
+				return fail(err)
 			}
 		}
-	case CSV:
-		err = Cells(a).CSV(&b)
-	case JSON:
-		var data []byte
-		data, err = json.MarshalIndent(a, "", "  ")
-		b.WriteString(results.EscapeJSON(string(data)) + "\n")
-	default:
-		return fmt.Errorf("writing results: format is %q, want one of %v", f, Formats())
 	}
-	if err == nil {
-		_, err = w.Write(b.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("writing results as %s: %w", f, err)
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return fail(err)
 	}
 	return nil
 }
 
-// A Table is a title, rows of cells and notes. Its methods make the cells safe
-// for the form they write.
-type Table struct {
-	Name   string // short, fit for a file name
-	Title  string
-	Header []string
-	Rows   [][]string
-	Notes  []string
-	// Names is how many leading columns hold names, which are set to the left.
-	Names int
-	// Fold is the width at which a name is continued on the next line of the text
-	// form, in columns of the terminal; 0 for never.
-	Fold int
-	// Stack puts the words of a cell that is no name below each other in the text
-	// form, which keeps many columns narrow.
-	Stack bool
-	// Most is how many rows the text form shows; 0 for all. The rest is counted.
-	Most int
+// choose returns the tables with the names; all of [Tables] where none is named.
+func choose(a *results.Analysis, names []string) ([]Table, error) {
+	tables := Tables(a)
+	if len(names) == 0 {
+		return tables, nil
+	}
+	tables = append(tables, Cells(a))
+	have := make([]string, len(tables))
+	for i, t := range tables {
+		have[i] = t.Name
+	}
+	for _, n := range names {
+		if !slices.Contains(have, n) {
+			return nil, fmt.Errorf("there is no table %q, want one of %s", n, strings.Join(have, ", "))
+		}
+	}
+	return slices.DeleteFunc(tables, func(t Table) bool { return !slices.Contains(names, t.Name) }), nil
 }
 
-// noteWidth is where notes are broken in the text form.
-const noteWidth = 118
-
-// Text writes the table for a terminal.
-func (t Table) Text(w io.Writer) error {
-	twwidth.SetEastAsian(false) // not by locale: the same analysis, the same bytes
-	rows, notes := t.Rows, t.Notes
-	if t.Most > 0 && len(rows) > t.Most {
-		notes = append([]string{fmt.Sprintf("... and %d more; the JSON form has all", len(rows)-t.Most)}, notes...)
-		rows = rows[:t.Most]
+// WriteFiles writes every table into a folder, which it makes when needed, once for each
+// form: NAME.txt, NAME.md, NAME.csv and NAME.tex, and the analysis as analysis.json. It
+// returns the paths.
+func WriteFiles(dir string, a *results.Analysis) (paths []string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("writing tables: %w", err)
 	}
-	var b bytes.Buffer
-	b.WriteString(clean(t.Title) + "\n")
-	if len(rows) > 0 {
-		err := t.render(&b, rows, t.textCell,
-			tablewriter.WithRenderer(renderer.NewBlueprint()),
-			tablewriter.WithRendition(tw.Rendition{
-				Borders: tw.BorderNone,
-				Symbols: tw.NewSymbols(tw.StyleASCII),
-				Settings: tw.Settings{
-					Separators: tw.Separators{BetweenColumns: tw.Off},
-					Lines:      tw.Lines{ShowHeaderLine: tw.Off},
-				},
-			}),
-			tablewriter.WithPadding(tw.Padding{Left: "", Right: "  ", Overwrite: true}))
+	put := func(name string, f Format, write func(io.Writer) error) error {
+		var b bytes.Buffer
+		path := filepath.Join(dir, name+"."+f.ext())
+		if slices.Contains(paths, path) {
+			return fmt.Errorf("writing tables: two have the name %s", name)
+		}
+		err := write(&b)
+		if err == nil {
+			err = os.WriteFile(path, b.Bytes(), 0o644)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("writing table %s: %w", path, err)
 		}
-	}
-	for _, n := range notes {
-		b.WriteString(wrap(clean(n), noteWidth) + "\n")
-	}
-	for line := range strings.Lines(b.String()) {
-		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t Table) textCell(s string, column int) string {
-	s = clean(s)
-	if t.Stack && column >= t.Names {
-		s = strings.ReplaceAll(s, " ", "\n")
-	}
-	if column < t.Names {
-		s = fold(s, t.Fold)
-	}
-	return s
-}
-
-// Markdown writes the table with its title as a heading.
-func (t Table) Markdown(w io.Writer) error {
-	twwidth.SetEastAsian(false)
-	var b bytes.Buffer
-	b.WriteString("### " + escapeMarkdown(t.Title) + "\n\n")
-	if len(t.Rows) > 0 {
-		if err := t.render(&b, t.Rows, func(s string, _ int) string { return escapeMarkdown(s) }, tablewriter.WithRenderer(renderer.NewMarkdown())); err != nil {
-			return err
-		}
-	}
-	for i, n := range t.Notes {
-		if i > 0 || len(t.Rows) > 0 {
-			b.WriteString("\n")
-		}
-		b.WriteString(escapeMarkdown(n) + "\n")
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// CSV writes header and rows as of RFC 4180, without title and notes.
-func (t Table) CSV(w io.Writer) error {
-	c := csv.NewWriter(w)
-	for _, row := range append([][]string{t.Header}, t.Rows...) {
-		safe := make([]string, len(row))
-		for i, s := range row {
-			safe[i] = clean(s)
-			// A spreadsheet would compute a cell that starts like a formula.
-			if safe[i] != "" && strings.ContainsRune("=+-@", rune(safe[i][0])) {
-				safe[i] = "'" + safe[i]
-			}
-		}
-		if err := c.Write(safe); err != nil {
-			return err
-		}
-	}
-	c.Flush()
-	return c.Error()
-}
-
-// render hands tablewriter cells that it shows as they are: no rewritten header,
-// no wrapping, no trimming.
-func (t Table) render(w io.Writer, rows [][]string, cell func(s string, column int) string, opts ...tablewriter.Option) error {
-	align := make([]tw.Align, len(t.Header))
-	for i := range align {
-		align[i] = tw.AlignRight
-		if i < t.Names {
-			align[i] = tw.AlignLeft
-		}
-	}
-	opts = append(opts,
-		tablewriter.WithHeaderAutoFormat(tw.Off), tablewriter.WithRowAutoFormat(tw.Off),
-		tablewriter.WithHeaderAutoWrap(tw.WrapNone), tablewriter.WithRowAutoWrap(tw.WrapNone),
-		tablewriter.WithTrimSpace(tw.Off),
-		tablewriter.WithHeaderAlignmentConfig(tw.CellAlignment{PerColumn: align}),
-		tablewriter.WithRowAlignmentConfig(tw.CellAlignment{PerColumn: align}),
-	)
-	table := tablewriter.NewTable(w, opts...)
-	safe := func(row []string) []string {
-		out := make([]string, len(row))
-		for i, s := range row {
-			out[i] = cell(s, i)
-		}
-		return out
-	}
-	table.Header(safe(t.Header))
-	for _, r := range rows {
-		if err := table.Append(safe(r)); err != nil {
-			return err
-		}
-	}
-	return table.Render()
-}
-
-// Tables returns the tables of the text and Markdown forms, disagreements first.
-func Tables(a *results.Analysis) []Table {
-	tables := []Table{disagreements(a)}
-	if len(a.Errors) > 0 {
-		tables = append(tables, failures(a))
-	}
-	for _, g := range groups(a) {
-		tables = append(tables, success(a, g))
-	}
-	for _, g := range groups(a) {
-		tables = append(tables, benign(a, g))
-	}
-	tables = append(tables, comparisons(a))
-	for _, g := range groups(a) {
-		tables = append(tables, totals(a, g))
-	}
-	if len(a.WrongReasons) > 0 {
-		tables = append(tables, wrongReasons(a))
-	}
-	if len(a.NotApplicable) > 0 {
-		tables = append(tables, notApplicable(a))
-	}
-	if notes := remarks(a); len(notes) > 0 {
-		tables = append(tables, Table{Name: "remarks", Title: "Remarks", Notes: notes})
-	}
-	return tables
-}
-
-const (
-	listed   = 40 // rows of a list in the text form
-	listFold = 20
-	nameFold = 16
-)
-
-func trial(r results.Record) []string {
-	return []string{r.Target, r.Attack + " " + r.Variant, r.Scenario, string(r.Kind)}
-}
-
-func disagreements(a *results.Analysis) Table {
-	t := Table{Name: "disagreements", Names: 9, Fold: listFold, Most: listed,
-		Header: []string{"target", "variant", "scenario", "kind", "predicted", "observed", "refused by", "reasons"}}
-	for _, r := range a.Disagreements {
-		t.Rows = append(t.Rows, append(trial(r), string(r.Predicted), string(r.Observed), list(r.RefusedBy), list(r.Reasons)))
-	}
-	t.Title = fmt.Sprintf("Disagreements between prediction and measurement: %d of %s", len(t.Rows), plural(a.Records, "trial"))
-	return t
-}
-
-func failures(a *results.Analysis) Table {
-	t := Table{Name: "errors", Names: 5, Fold: 44, Most: listed,
-		Header: []string{"target", "variant", "scenario", "kind", "error"}}
-	for _, r := range a.Errors {
-		t.Rows = append(t.Rows, append(trial(r), r.Detail))
-	}
-	t.Title = fmt.Sprintf("Cannot tell: %s could not be carried out", plural(len(t.Rows), "trial"))
-	return t
-}
-
-func wrongReasons(a *results.Analysis) Table {
-	t := Table{Name: "wrong-reasons", Names: 6, Fold: 26, Most: listed,
-		Header: []string{"target", "variant", "scenario", "kind", "refused by", "condition"}}
-	for _, r := range a.WrongReasons {
-		t.Rows = append(t.Rows, append(trial(r.Record), list(r.Record.RefusedBy), r.Condition))
-	}
-	t.Title = fmt.Sprintf("Blocked for another reason than the variant's condition: %s", plural(len(t.Rows), "trial"))
-	return t
-}
-
-func notApplicable(a *results.Analysis) Table {
-	t := Table{Name: "not-applicable", Names: 2, Fold: 46, Most: listed, Header: []string{"reason", "scenarios", "pairs", "variants"}}
-	pairs := 0
-	for _, u := range a.NotApplicable {
-		pairs += u.Pairs
-		t.Rows = append(t.Rows, []string{u.Reason, list(u.Scenarios), fmt.Sprint(u.Pairs), fmt.Sprint(len(u.Variants))})
-	}
-	t.Title = fmt.Sprintf("Not applicable: %s of variant and scenario", plural(pairs, "pair"))
-	return t
-}
-
-// A group is the rows of one table. Those of the main table have no heading.
-type group struct {
-	heading string
-	rows    []results.Row
-}
-
-// groups returns the main table's rows, then those of each other group in the order
-// in which the groups appear.
-func groups(a *results.Analysis) []group {
-	var out []group
-	for _, r := range a.Rows {
-		i := slices.IndexFunc(out, func(g group) bool { return g.heading == r.Target.Group })
-		if i < 0 {
-			i = len(out)
-			out = append(out, group{heading: r.Target.Group})
-		}
-		out[i].rows = append(out[i].rows, r)
-	}
-	slices.SortStableFunc(out, func(a, b group) int { return cmp.Compare(min(len(a.heading), 1), min(len(b.heading), 1)) })
-	return out
-}
-
-// title adds the group's heading to a table's subject.
-func (g group) title(subject string) string {
-	if g.heading == "" {
-		return subject
-	}
-	return subject + ", " + g.heading
-}
-
-// sources says what the rows beside the main table are modelled on.
-func (g group) sources() (notes []string) {
-	if g.heading == "" {
+		paths = append(paths, path)
 		return nil
 	}
-	for _, r := range g.rows {
-		if r.Target.ModelledOn != "" {
-			notes = append(notes, r.Target.ID+": "+r.Target.ModelledOn+".")
-		}
-	}
-	return notes
-}
-
-func success(a *results.Analysis, g group) Table {
-	t := Table{Name: "success", Title: g.title("Attack success") + ": variants executed in at least one scenario", Names: 1, Fold: nameFold, Stack: true,
-		Header: []string{"target"}}
-	var titles []string
-	for _, k := range a.Attacks {
-		t.Header = append(t.Header, k.ID)
-		titles = append(titles, k.ID+" "+k.Title)
-	}
-	t.Header = append(t.Header, "benign")
-	for _, r := range g.rows {
-		row := []string{label(r.Target)}
-		for _, c := range r.Cells {
-			row = append(row, cell(c.Success))
-		}
-		t.Rows = append(t.Rows, append(row, cell(r.Benign)))
-	}
-	t.Notes = []string{
-		"k/n: k of n attack variants made an unauthorised effect (lower is better); benign: twins completed in every scenario (higher is better).",
-		legend, strings.Join(titles, "; ") + ".",
-	}
-	if g.heading != "" && len(groups(a)) > 1 { // the main table has said so
-		t.Notes = nil
-	}
-	t.Notes = append(g.sources(), t.Notes...)
-	return t
-}
-
-const legend = "Beside or below a count, variants with such a trial: ? cannot tell, with e errors; u not implemented by the target; " +
-	"s starved (fewer effects than stated); ~ races that nobody scheduled. Errors and u are not in n. -: not tried."
-
-func benign(a *results.Analysis, g group) Table {
-	t := Table{Name: "benign", Title: g.title("Benign success") + ": twins completed in every scenario", Names: 1, Fold: nameFold, Stack: true, Header: []string{"target"}}
-	for _, k := range a.Attacks {
-		t.Header = append(t.Header, k.ID)
-	}
-	t.Header = append(t.Header, "honest")
-	for _, r := range g.rows {
-		row := []string{label(r.Target)}
-		for _, c := range r.Cells {
-			row = append(row, cell(c.Benign))
-		}
-		t.Rows = append(t.Rows, append(row, cell(r.Honest)))
-	}
-	t.Notes = []string{"honest: scenarios whose plain run, without any adversary, completed. Marks as above."}
-	return t
-}
-
-func comparisons(a *results.Analysis) Table {
-	t := Table{Name: "mcnemar", Title: "Paired comparison with the reference (McNemar over attack variants)", Names: 1, Fold: nameFold,
-		Header: []string{"target", "variants", "both", "b", "c", "neither", "pairs", "unpaired", "exact p", "mid-p", "Holm exact", "Holm mid-p"}}
-	if len(a.Comparisons) == 0 {
-		t.Notes = []string{"None."}
-		return t
-	}
-	warnings := map[string][]string{}
-	var order []string
-	for _, c := range a.Comparisons {
-		row := []string{c.Target}
-		for _, n := range []int{c.Variants, c.Both, c.B, c.C, c.Neither, c.Pairs, c.Unpaired} {
-			row = append(row, strconv.Itoa(n))
-		}
-		for _, p := range []float64{c.Exact, c.MidP, c.HolmExact, c.HolmMidP} {
-			row = append(row, pvalue(p))
-		}
-		t.Rows = append(t.Rows, row)
-		for _, w := range c.Warnings {
-			if warnings[w] == nil {
-				order = append(order, w)
+	for _, t := range append(Tables(a), Cells(a)) {
+		for _, f := range Formats() {
+			if f == JSON {
+				continue
 			}
-			warnings[w] = append(warnings[w], c.Target)
-		}
-	}
-	t.Notes = append(t.Notes, fmt.Sprintf("Reference %s. b: executed against the reference only; c: against the target only. Holm over %s.",
-		a.Comparisons[0].Reference, plural(a.Comparisons[0].Family, "comparison")))
-	for _, w := range order {
-		who := strings.Join(warnings[w], ", ")
-		if len(warnings[w]) == len(a.Comparisons) {
-			who = "all"
-		}
-		t.Notes = append(t.Notes, "Warning ("+who+"): "+w+".")
-	}
-	return t
-}
-
-func totals(a *results.Analysis, g group) Table {
-	t := Table{Name: "totals", Title: g.title("Over all families"), Names: 1, Fold: nameFold,
-		Header: []string{"target", "executed", "share", "95 % interval", "benign", "share", "95 % interval"}}
-	for _, r := range g.rows {
-		row := []string{label(r.Target)}
-		for _, y := range []results.Tally{r.Success, r.Benign} {
-			share, interval := "-", "-"
-			if y.Interval != nil {
-				share = fmt.Sprintf("%.2f", y.Interval.Estimate)
-				interval = fmt.Sprintf("%.2f to %.2f", y.Interval.Lo, y.Interval.Hi)
-			}
-			row = append(row, cell(y), share, interval)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	t.Notes = []string{"Wilson intervals, descriptive: the unit is the variant, and variants are no random sample. Marks as above."}
-	return t
-}
-
-func remarks(a *results.Analysis) []string {
-	var notes []string
-	for _, group := range a.Identical {
-		notes = append(notes, strings.Join(group, ", ")+" have the same outcome in every attack variant.")
-	}
-	for _, w := range a.Warnings {
-		notes = append(notes, "Warning: "+w+".")
-	}
-	return notes
-}
-
-// Cells returns the counts of every target and attack, one row each; the form
-// for further computation.
-func Cells(a *results.Analysis) Table {
-	t := Table{Name: "cells", Title: "Counts by target and attack", Names: 4,
-		Header: []string{"target", "target_name", "attack", "kind", "k", "n", "lo95", "hi95", "every", "some", "none",
-			"errors", "unimplemented", "starved", "held", "nondeterministic", "cannot_tell"}}
-	for _, r := range a.Rows {
-		for _, c := range r.Cells {
-			for _, y := range []struct {
-				kind results.Kind
-				results.Tally
-			}{{results.Attack, c.Success}, {results.Twin, c.Benign}} {
-				lo, hi := "", ""
-				if y.Interval != nil {
-					lo, hi = fmt.Sprintf("%.6f", y.Interval.Lo), fmt.Sprintf("%.6f", y.Interval.Hi)
-				}
-				row := []string{r.Target.ID, r.Target.Name, c.Attack, string(y.kind), strconv.Itoa(y.K), strconv.Itoa(y.N), lo, hi}
-				for _, n := range []int{y.Every, y.Some, y.None, y.Errors, y.Unimplemented, y.Starved, y.Held, y.Nondeterministic} {
-					row = append(row, strconv.Itoa(n))
-				}
-				t.Rows = append(t.Rows, append(row, strconv.FormatBool(y.CannotTell())))
+			if err := put(t.Name, f, func(w io.Writer) error { return f.write(w, t) }); err != nil {
+				return paths, err
 			}
 		}
 	}
-	return t
-}
-
-// cell writes k/n and what is not in it.
-func cell(y results.Tally) string {
-	words := []string{fmt.Sprintf("%d/%d", y.K, y.N)}
-	if y.N == 0 {
-		words[0] = "-"
-	}
-	mark := func(prefix string, n int) {
-		if n > 0 {
-			words = append(words, prefix+strconv.Itoa(n))
-		}
-	}
-	mark("?e", y.Errors)
-	mark("u", y.Unimplemented)
-	mark("s", y.Starved)
-	mark("~", y.Nondeterministic)
-	return strings.Join(words, " ")
-}
-
-func label(t results.TargetInfo) string {
-	if t.Name == "" || t.Name == t.ID {
-		return t.ID
-	}
-	return t.ID + " " + t.Name
-}
-
-func list(s []string) string {
-	if len(s) == 0 {
-		return "-"
-	}
-	return strings.Join(s, ", ")
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-func pvalue(p float64) string {
-	if p < 0.0001 {
-		return "< 0.0001"
-	}
-	return fmt.Sprintf("%.4f", p)
+	return paths, put("analysis", JSON, func(w io.Writer) error { return Write(w, a, JSON) })
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode"
@@ -16,6 +18,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 	"pgregory.net/rapid"
 
 	"countersign/results"
@@ -208,6 +216,13 @@ func TestHostileCells(t *testing.T) {
 			t.Errorf("%d cell borders, want 15: %s", bars, line)
 		}
 	}
+	var tex bytes.Buffer
+	if err := success(a, groups(a)[0]).LaTeX(&tex); err != nil {
+		t.Fatal(err)
+	}
+	if rows := readLaTeX(t, tex.String()); len(rows) != 3 || len(rows[1]) != 14 || rows[1][0] != clean("=evil "+hostile) {
+		t.Errorf("LaTeX is read as %q", rows)
+	}
 	var csvText bytes.Buffer
 	if err := Cells(a).CSV(&csvText); err != nil {
 		t.Fatal(err)
@@ -215,6 +230,157 @@ func TestHostileCells(t *testing.T) {
 	rows, err := csv.NewReader(&csvText).ReadAll()
 	if err != nil || len(rows) != 1+2*12*2 || rows[1][0] != "'=evil" {
 		t.Errorf("%d CSV rows, first cell %q, %v", len(rows), rows[1][0], err)
+	}
+}
+
+// TestFormsAgree: each form of a table has the same cells in the same places, and the
+// notes.
+func TestFormsAgree(t *testing.T) {
+	a := sample(t)
+	md := goldmark.New(goldmark.WithExtensions(extension.Table))
+	for _, table := range append(Tables(a), Cells(a)) {
+		want := append([][]string{table.Header}, table.Rows...)
+		if len(table.Rows) == 0 {
+			want = nil
+		}
+		written := map[Format]string{}
+		for _, f := range []Format{Text, Markdown, CSV, LaTeX} {
+			var b bytes.Buffer
+			if err := f.write(&b, table); err != nil {
+				t.Fatal(err)
+			}
+			written[f] = b.String()
+		}
+		rows, err := csv.NewReader(strings.NewReader(written[CSV])).ReadAll()
+		for _, row := range rows {
+			for i := range row {
+				row[i] = strings.TrimPrefix(row[i], "'") // against formulas
+			}
+		}
+		if err != nil || len(table.Rows) > 0 && !reflect.DeepEqual(rows, want) {
+			t.Errorf("%s: CSV is read as %q, %v, want %q", table.Name, rows, err, want)
+		}
+		if got := readLaTeX(t, written[LaTeX]); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: LaTeX is read as %q, want %q", table.Name, got, want)
+		}
+		source := []byte(written[Markdown])
+		var got [][]string
+		err = ast.Walk(md.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+			if row, ok := n.(*east.TableRow); ok && entering {
+				got = append(got, cellsOf(row, source))
+			} else if row, ok := n.(*east.TableHeader); ok && entering {
+				got = append(got, cellsOf(row, source))
+			}
+			return ast.WalkContinue, nil
+		})
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: Markdown is read as %q, %v, want %q", table.Name, got, err, want)
+		}
+		// The text form folds names, so that its words are compared.
+		words := func(s string) string { return strings.Join(strings.Fields(s), "") }
+		for _, n := range append([]string{table.Title}, table.Notes...) {
+			if !strings.Contains(words(written[Text]), words(n)) {
+				t.Errorf("%s: the text form lacks %q", table.Name, n)
+			}
+		}
+		if !table.Stack && table.Names <= 1 {
+			for _, row := range want {
+				if len(row[0]) <= table.Fold && !strings.Contains(words(written[Text]), words(strings.Join(row, ""))) {
+					t.Errorf("%s: the text form lacks the row %q", table.Name, row)
+				}
+			}
+		}
+	}
+}
+
+// cellsOf are the texts of a row of a Markdown table.
+func cellsOf(row ast.Node, source []byte) (cells []string) {
+	for c := row.FirstChild(); c != nil; c = c.NextSibling() {
+		var b strings.Builder
+		_ = ast.Walk(c, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+			if x, ok := n.(*ast.Text); ok && entering {
+				b.Write(util.UnescapePunctuations(x.Value(source)))
+			}
+			return ast.WalkContinue, nil
+		})
+		cells = append(cells, b.String())
+	}
+	return cells
+}
+
+// readLaTeX reads the cells of a table back.
+func readLaTeX(t *testing.T, source string) (rows [][]string) {
+	t.Helper()
+	_, body, ok := strings.Cut(source, "\\toprule\n")
+	if !ok {
+		return nil
+	}
+	body, _, _ = strings.Cut(body, "\\bottomrule")
+	body = strings.Replace(body, "\\midrule\n", "", 1)
+	undo := []string{"{}-", "-", "{},", ","}
+	for r, command := range latexText {
+		undo = append(undo, command, string(r))
+	}
+	for line := range strings.Lines(body) {
+		line, ok := strings.CutSuffix(line, " \\\\\n")
+		if !ok {
+			t.Errorf("a row without an end: %q", line)
+		}
+		row := strings.Split(line, " & ")
+		for i := range row {
+			row[i] = strings.NewReplacer(undo...).Replace(row[i])
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// TestLaTeXIsInert: whatever the text is, what is written of it has no command but
+// those that write a character, and is read as the text.
+func TestLaTeXIsInert(t *testing.T) {
+	commands := make([]string, 0, len(latexText))
+	for _, c := range latexText {
+		commands = append(commands, regexp.QuoteMeta(c))
+	}
+	inert := regexp.MustCompile(`^(?:` + strings.Join(commands, "|") + `|\{\}[-,]|[^\\{}$&#%_^~<>|"` + "`" + `'\[\]*!?⟨⟩\x00-\x1f\x7f-\x{bf}\x{17f}-\x{10ffff}])*$`)
+	hostile := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("\\{}$&#%_^~-,<>\"'`[]*!?⟨é漢\x00\n a"))))
+	rapid.Check(t, func(t *rapid.T) {
+		s := hostile.Draw(t, "s")
+		got := escapeLaTeX(s)
+		if !inert.MatchString(got) || strings.Contains(got, "--") || strings.Contains(got, ",,") {
+			t.Fatalf("%q is written %q", s, got)
+		}
+	})
+}
+
+// TestFiles: every table is there in every form, and no file is anything else.
+func TestFiles(t *testing.T) {
+	a := sample(t)
+	dir := filepath.Join(t.TempDir(), "new", "tables")
+	paths, err := WriteFiles(dir, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 4*(len(Tables(a))+1) + 1; len(paths) != want {
+		t.Errorf("%d files, want %d", len(paths), want)
+	}
+	for _, p := range paths {
+		name, ext, _ := strings.Cut(filepath.Base(p), ".")
+		f := map[string]Format{"txt": Text, "md": Markdown, "csv": CSV, "tex": LaTeX, "json": JSON}[ext]
+		var b bytes.Buffer
+		var err error
+		if f == JSON {
+			err = Write(&b, a, f)
+		} else {
+			err = Write(&b, a, f, name)
+		}
+		got, readErr := os.ReadFile(p)
+		if err := errors.Join(err, readErr); err != nil || !bytes.Equal(got, b.Bytes()) {
+			t.Errorf("%s, %v:\n%s\nwant\n%s", p, err, got, b.Bytes())
+		}
+	}
+	if _, err := WriteFiles(paths[0], a); err == nil {
+		t.Error("a file was taken for a folder")
 	}
 }
 
@@ -268,8 +434,14 @@ func TestLongListsAreCut(t *testing.T) {
 
 func TestWriteRefuses(t *testing.T) {
 	var b bytes.Buffer
-	if Write(&b, nil, Text) == nil || Write(&b, sample(t), "") == nil || b.Len() > 0 {
-		t.Error("no analysis or no format was written")
+	a := sample(t)
+	for name, err := range map[string]error{
+		"no analysis": Write(&b, nil, Text), "no format": Write(&b, a, ""), "no such table": Write(&b, a, Text, "totals", "nothing"),
+		"two tables in CSV": Write(&b, a, CSV, "totals", "success"), "a table of JSON": Write(&b, a, JSON, "totals"),
+	} {
+		if err == nil || b.Len() > 0 {
+			t.Errorf("%s: written, %d bytes", name, b.Len())
+		}
 	}
 }
 
