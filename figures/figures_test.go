@@ -227,7 +227,13 @@ func extremes(t testing.TB) map[string]*Data {
 		r.Cells[3].Success = r.Success
 		r.Benign.Errors = i % 2 * 999
 		rows = append(rows, r)
-		a.Comparisons = append(a.Comparisons, results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, Both: 98765 - 40000 - 200*i, B: 1500 * i, C: 40000 - 1300*i, Family: 30, HolmMidP: 0.5})
+		c := results.Comparison{Reference: "M9", Target: r.Target.ID, Variants: 98765, Both: 98765 - 40000 - 200*i, B: 1500 * i, C: 40000 - 1300*i, Family: 30, HolmMidP: 0.5}
+		difference, err := stats.NewcombePaired(stats.Pairs{Both: c.Both, B: c.C, C: c.B, Neither: c.Neither}, results.Confidence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Difference = &difference
+		a.Comparisons = append(a.Comparisons, c)
 		thirty.Latency = append(thirty.Latency, Latency{r.Target, []time.Duration{time.Duration(i), time.Hour * time.Duration(i)}})
 	}
 	a.Rows = rows
@@ -476,16 +482,6 @@ func TestZeroRatesHaveAnUpperBound(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1: "1", 0.00012: "0.0001", -0.00012: "-0.0001", 4e-9: "4e-09", 0.9999: "1.000", 0.5: "0.500", -1: "-1"} {
 		if got := share(v, 3); got != want {
 			t.Errorf("share(%v) = %q, want %q", v, got, want)
-		}
-	}
-}
-
-// The interval of a difference has the direction of the figure: target minus reference.
-func TestPairedInterval(t *testing.T) {
-	for _, c := range []results.Comparison{{Variants: 20, Both: 2, B: 1, C: 9, Neither: 8}, {Variants: 20, Both: 2, B: 9, C: 1, Neither: 8}} {
-		lo, hi, err := pairedInterval(c)
-		if d := difference(c); err != nil || lo > d || hi < d || lo*hi <= 0 || d != float64(c.C-c.B)/20 {
-			t.Errorf("%d and %d: %v from %v to %v, %v", c.B, c.C, d, lo, hi, err)
 		}
 	}
 }

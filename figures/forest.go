@@ -7,7 +7,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"countersign/results"
-	"countersign/results/stats"
 )
 
 // Forest shows each paired comparison with the reference: the difference of the
@@ -19,7 +18,7 @@ func Forest(d *Data) (Drawing, error) {
 	}
 	var of []results.Comparison
 	for _, c := range a.Comparisons {
-		if c.Variants > 0 {
+		if c.Difference != nil {
 			of = append(of, c)
 		}
 	}
@@ -33,11 +32,7 @@ func Forest(d *Data) (Drawing, error) {
 	var limits [][2]float64
 	for _, c := range of {
 		targets = append(targets, d.of(c.Target))
-		diff := difference(c)
-		lo, hi, err := pairedInterval(c)
-		if err != nil {
-			return Drawing{}, err
-		}
+		diff, lo, hi := c.Difference.Value, c.Difference.Lo, c.Difference.Hi
 		limits = append(limits, [2]float64{lo, hi})
 		at = append(at, diff, lo, hi)
 		differences = append(differences, fmt.Sprintf("%s (%s to %s)", share(diff, 3), share(lo, 3), share(hi, 3)))
@@ -81,7 +76,7 @@ func Forest(d *Data) (Drawing, error) {
 		if c.B+c.C == 0 {
 			g.Shape = draw.RingGlyph{}
 		}
-		place := left + scale.place(difference(c), w)
+		place := left + scale.place(c.Difference.Value, w)
 		s.bar(left+scale.place(limits[i][0], w), left+scale.place(limits[i][1], w), place, y, g)
 	}
 	s.y += below
@@ -89,15 +84,6 @@ func Forest(d *Data) (Drawing, error) {
 		"Bars: 95 % interval for paired differences (Newcombe 1998, method 10), each for itself. p: McNemar mid-p, adjusted by Holm over the family. " +
 		"Intervals and p describe these variants; they are no inference about others.")
 	return s.drawing(), nil
-}
-
-// difference is the share executed at the target minus that at the reference.
-func difference(c results.Comparison) float64 { return float64(c.C-c.B) / float64(c.Variants) }
-
-// pairedInterval gives the limits of Newcombe's interval for the difference.
-func pairedInterval(c results.Comparison) (lo, hi float64, err error) {
-	e, err := stats.NewcombePaired(stats.Pairs{Both: c.Both, B: c.C, C: c.B, Neither: c.Neither}, results.Confidence)
-	return e.Lo, e.Hi, err
 }
 
 func pValue(p float64) string {

@@ -20,13 +20,18 @@ type Comparison struct {
 	C         int    `json:"c"`        // executed against the target only
 	Neither   int    `json:"neither"`
 	// Exact and MidP are McNemar's p values, Holm… the same adjusted for the family.
-	Exact       float64  `json:"exact_p"`
-	MidP        float64  `json:"mid_p"`
-	HolmExact   float64  `json:"holm_exact_p"`
-	HolmMidP    float64  `json:"holm_mid_p"`
-	Family      int      `json:"family"`      // number of comparisons adjusted for
-	Descriptive bool     `json:"descriptive"` // as in [Rate]
-	Warnings    []string `json:"warnings"`
+	Exact     float64 `json:"exact_p"`
+	MidP      float64 `json:"mid_p"`
+	HolmExact float64 `json:"holm_exact_p"`
+	HolmMidP  float64 `json:"holm_mid_p"`
+	// Difference is the share executed against the target less that against the
+	// reference, with the interval of [stats.NewcombePaired], and Odds the ratio of C to B,
+	// with that of [stats.OddsRatioExact].
+	Difference  *stats.Estimate `json:"difference"` // nil without variants
+	Odds        stats.Estimate  `json:"odds_ratio"`
+	Family      int             `json:"family"`      // number of comparisons adjusted for
+	Descriptive bool            `json:"descriptive"` // as in [Rate]
+	Warnings    []string        `json:"warnings"`
 }
 
 func (k *collector) compare(f Family) error {
@@ -125,6 +130,16 @@ func pair(ref, other map[unit]*outcomes) (Comparison, error) {
 	}
 	c.Exact, c.MidP = exact.P, midp.P
 	c.Warnings = append(c.Warnings, exact.Warnings...)
+	if c.Variants > 0 {
+		d, err := stats.NewcombePaired(stats.Pairs{Both: c.Both, B: c.C, C: c.B, Neither: c.Neither}, Confidence)
+		if err != nil {
+			return c, err
+		}
+		c.Difference = &d
+	}
+	if c.Odds, err = stats.OddsRatioExact(c.C, c.B, Confidence); err != nil {
+		return c, err
+	}
 	if c.Variants < stats.SmallN {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("small sample: %d variants, fewer than %d", c.Variants, stats.SmallN))
 	}

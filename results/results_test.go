@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -820,10 +821,21 @@ func TestComparison(t *testing.T) {
 	if c.Exact != 0.5 || c.MidP != 0.25 || c.HolmExact != 1 || c.HolmMidP != 0.5 || c.Family != 2 {
 		t.Errorf("p values %+v", c)
 	}
+	if d := c.Difference; d == nil || d.Value != 1 || d.N != 2 || !(d.Hi == 1 && d.Lo < 1 && d.Lo > 0) {
+		t.Errorf("difference %+v", c.Difference)
+	}
+	// The lower limit p of 2 of 2 has p² = 0.025.
+	if o, p := c.Odds, math.Sqrt(0.025); !math.IsInf(o.Value, 1) || !math.IsInf(o.Hi, 1) || math.Abs(o.Lo-p/(1-p)) > 1e-9 || o.N != 2 {
+		t.Errorf("odds ratio %+v", c.Odds)
+	}
 	for _, want := range []string{"too few for an exact p", "small sample", "2 pair keys", "no inference"} {
 		if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
 			t.Errorf("no warning with %q in %q", want, c.Warnings)
 		}
+	}
+	a, err = Analyse(Sequence([]Record{records[0], records[7]}), catalogue(), Family{})
+	if err != nil || len(a.Comparisons) != 1 || a.Comparisons[0].Difference != nil || !math.IsNaN(a.Comparisons[0].Odds.Value) {
+		t.Errorf("where no trial has a counterpart: %+v, %v", a.Comparisons, err)
 	}
 	a, err = Analyse(Sequence(records[:3]), catalogue(), Family{})
 	if err != nil || len(a.Comparisons) != 0 || !strings.Contains(strings.Join(a.Warnings, "\n"), "the reference M9 has no attack trials") {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"countersign/results"
@@ -27,6 +29,7 @@ disagreement, 2 with a trial that could not be carried out, else 0.
 
 Every form has the same numbers. --table picks tables by name, which are those of
 the files that --out writes: one for each table and form, and analysis.json.
+success is those of every group, success-with-hygiene that of one.
 LaTeX needs ` + export.LaTeXPreamble + `.`,
 		Example: `  countersign analyze
   countersign analyze latest --markdown > tables.md

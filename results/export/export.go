@@ -55,8 +55,8 @@ func (f Format) write(w io.Writer, t Table) error {
 	return fmt.Errorf("a table cannot be written as %s", f)
 }
 
-// Write writes the analysis in a format: all its tables, or those with the names, in the
-// order of [Tables]. CSV holds one table, which is [Cells] where none is named, and JSON
+// Write writes the analysis in a format: all its tables, or those with the names or ids,
+// in the order of [Tables]. CSV holds one table, which is [Cells] where none is named, and JSON
 // the analysis. An unknown format or name is an error.
 func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
 	fail := func(err error) error { return fmt.Errorf("writing results as %s: %w", f, err) }
@@ -67,8 +67,6 @@ func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
 		return fail(errors.New("there is no analysis"))
 	case f == JSON && len(names) > 0:
 		return fail(errors.New("JSON is the whole analysis and has no tables"))
-	case f == CSV && len(names) > 1:
-		return fail(errors.New("CSV holds one table"))
 	case f == CSV && len(names) == 0:
 		names = []string{cellsName}
 	}
@@ -83,6 +81,9 @@ func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
 		tables, err := choose(a, names)
 		if err != nil {
 			return fail(err)
+		}
+		if f == CSV && len(tables) > 1 {
+			return fail(fmt.Errorf("CSV holds one table, not %d", len(tables)))
 		}
 		for i, t := range tables {
 			if i > 0 {
@@ -108,18 +109,21 @@ func choose(a *results.Analysis, names []string) ([]Table, error) {
 	tables = append(tables, Cells(a))
 	have := make([]string, len(tables))
 	for i, t := range tables {
-		have[i] = t.Name
+		have[i] = t.ID()
 	}
+	named := func(t Table, n string) bool { return n == t.Name || n == t.ID() }
 	for _, n := range names {
-		if !slices.Contains(have, n) {
+		if !slices.ContainsFunc(tables, func(t Table) bool { return named(t, n) }) {
 			return nil, fmt.Errorf("there is no table %q, want one of %s", n, strings.Join(have, ", "))
 		}
 	}
-	return slices.DeleteFunc(tables, func(t Table) bool { return !slices.Contains(names, t.Name) }), nil
+	return slices.DeleteFunc(tables, func(t Table) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return named(t, n) })
+	}), nil
 }
 
 // WriteFiles writes every table into a folder, which it makes when needed, once for each
-// form: NAME.txt, NAME.md, NAME.csv and NAME.tex, and the analysis as analysis.json. It
+// form: ID.txt, ID.md, ID.csv and ID.tex, and the analysis as analysis.json. It
 // returns the paths.
 func WriteFiles(dir string, a *results.Analysis) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -146,7 +150,7 @@ func WriteFiles(dir string, a *results.Analysis) (paths []string, err error) {
 			if f == JSON {
 				continue
 			}
-			if err := put(t.Name, f, func(w io.Writer) error { return f.write(w, t) }); err != nil {
+			if err := put(t.ID(), f, func(w io.Writer) error { return f.write(w, t) }); err != nil {
 				return paths, err
 			}
 		}

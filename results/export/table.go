@@ -17,6 +17,7 @@ import (
 // for the form they write.
 type Table struct {
 	Name   string // short, fit for a file name
+	Group  string // likewise, of tables that have a name in common; empty for the main one
 	Title  string
 	Header []string
 	Rows   [][]string
@@ -32,6 +33,9 @@ type Table struct {
 	// Most is how many rows the text form shows; 0 for all. The rest is counted.
 	Most int
 }
+
+// ID is the table's name with that of its group.
+func (t Table) ID() string { return strings.TrimSuffix(t.Name+"-"+t.Group, "-") }
 
 // noteWidth is where notes are broken in the text form.
 const noteWidth = 118
@@ -128,11 +132,11 @@ func (t Table) CSV(w io.Writer) error {
 const LaTeXPreamble = `\usepackage[T1]{fontenc} \usepackage{array,booktabs,graphicx}`
 
 // LaTeX writes the table for a paper, with the rules of booktabs, in a float of its own
-// with the caption and the label tab:NAME, and as wide as a line at the most. The
+// with the caption and the label tab:ID, and as wide as a line at the most. The
 // preamble needs [LaTeXPreamble]. Columns of texts break their lines.
 func (t Table) LaTeX(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n\\label{tab:%s}\n", escapeLaTeX(t.Title), escapeLaTeX(t.Name))
+	fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n\\label{tab:%s}\n", escapeLaTeX(t.Title), escapeLaTeX(t.ID()))
 	if len(t.Rows) > 0 {
 		b.WriteString("\\smallskip\n")
 		fmt.Fprintf(&b, "\\sbox0{\\begin{tabular}{%s}\n\\toprule\n", t.columns())

@@ -3,12 +3,14 @@ package export
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"countersign/results"
+	"countersign/results/stats"
 )
 
 // Tables returns the tables of the text and Markdown forms, disagreements first.
@@ -24,6 +26,9 @@ func Tables(a *results.Analysis) []Table {
 		tables = append(tables, benign(a, g))
 	}
 	tables = append(tables, comparisons(a))
+	if len(a.Comparisons) > 0 {
+		tables = append(tables, effects(a))
+	}
 	for _, g := range groups(a) {
 		tables = append(tables, totals(a, g))
 	}
@@ -120,12 +125,9 @@ func (g group) title(subject string) string {
 	return subject + ", " + g.heading
 }
 
-// name is the name of the group's table of a subject.
-func (g group) name(subject string) string {
-	if g.heading == "" {
-		return subject
-	}
-	return subject + "-" + strings.Trim(notName.ReplaceAllString(strings.ToLower(g.heading), "-"), "-")
+// name is the heading as a part of a file's name.
+func (g group) name() string {
+	return strings.Trim(notName.ReplaceAllString(strings.ToLower(g.heading), "-"), "-")
 }
 
 var notName = regexp.MustCompile(`[^a-z0-9]+`)
@@ -144,7 +146,7 @@ func (g group) sources() (notes []string) {
 }
 
 func success(a *results.Analysis, g group) Table {
-	t := Table{Name: g.name("success"), Title: g.title("Attack success") + ": variants executed in at least one scenario", Names: 1, Fold: nameFold, Stack: true,
+	t := Table{Name: "success", Group: g.name(), Title: g.title("Attack success") + ": variants executed in at least one scenario", Names: 1, Fold: nameFold, Stack: true,
 		Header: []string{"target"}}
 	var titles []string
 	for _, k := range a.Attacks {
@@ -174,7 +176,7 @@ const legend = "Beside or below a count, variants with such a trial: ? cannot te
 	"s starved (fewer effects than stated); ~ races that nobody scheduled. Errors and u are not in n. -: not tried."
 
 func benign(a *results.Analysis, g group) Table {
-	t := Table{Name: g.name("benign"), Title: g.title("Benign success") + ": twins completed in every scenario", Names: 1, Fold: nameFold, Stack: true, Header: []string{"target"}}
+	t := Table{Name: "benign", Group: g.name(), Title: g.title("Benign success") + ": twins completed in every scenario", Names: 1, Fold: nameFold, Stack: true, Header: []string{"target"}}
 	for _, k := range a.Attacks {
 		t.Header = append(t.Header, k.ID)
 	}
@@ -227,8 +229,40 @@ func comparisons(a *results.Analysis) Table {
 	return t
 }
 
+// effects says how large what [comparisons] tests is.
+func effects(a *results.Analysis) Table {
+	t := Table{Name: "effects", Title: "Effect sizes of the paired comparison", Names: 1, Fold: nameFold,
+		Header: []string{"target", "target's", "reference", "difference", "95 % interval", "odds ratio", "95 % interval"}}
+	for _, c := range a.Comparisons {
+		row := []string{c.Target, "-", "-", "-", "-"}
+		if c.Difference != nil {
+			n := float64(c.Variants)
+			row = []string{c.Target, fmt.Sprintf("%.2f", float64(c.Both+c.C)/n), fmt.Sprintf("%.2f", float64(c.Both+c.B)/n), number(c.Difference.Value), span(*c.Difference)}
+		}
+		t.Rows = append(t.Rows, append(row, number(c.Odds.Value), span(c.Odds)))
+	}
+	t.Notes = []string{fmt.Sprintf("Shares of the same variants that were executed, against the target and against %s. difference: the first less the second, with Newcombe's interval for pairs; "+
+		"odds ratio: c to b, with the exact conditional interval. They describe these variants.", a.Comparisons[0].Reference)}
+	return t
+}
+
+// number writes a number that may be none or without a bound.
+func number(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "-"
+	case math.IsInf(x, 1):
+		return "unbounded"
+	case x != 0 && math.Abs(x) < 0.005:
+		return fmt.Sprintf("%.4f", x)
+	}
+	return fmt.Sprintf("%.2f", x+0) // no negative naught
+}
+
+func span(e stats.Estimate) string { return number(e.Lo) + " to " + number(e.Hi) }
+
 func totals(a *results.Analysis, g group) Table {
-	t := Table{Name: g.name("totals"), Title: g.title("Over all families"), Names: 1, Fold: nameFold,
+	t := Table{Name: "totals", Group: g.name(), Title: g.title("Over all families"), Names: 1, Fold: nameFold,
 		Header: []string{"target", "predicted", "executed", "share", "95 % interval", "benign", "share", "95 % interval", "asked"}}
 	for _, r := range g.rows {
 		row := []string{label(r.Target), "-"}

@@ -91,6 +91,41 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 	}{e.Method, e.N, number(e.Value), number(e.Lo), number(e.Hi), e.Confidence, warnings})
 }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (e *Estimate) UnmarshalJSON(text []byte) error {
+	var in struct {
+		Method     string          `json:"method"`
+		N          int             `json:"n"`
+		Value      json.RawMessage `json:"value"`
+		Lo         json.RawMessage `json:"lo"`
+		Hi         json.RawMessage `json:"hi"`
+		Confidence float64         `json:"confidence"`
+		Warnings   []string        `json:"warnings"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return fmt.Errorf("reading an estimate: %w", err)
+	}
+	*e = Estimate{Method: in.Method, N: in.N, Confidence: in.Confidence, Warnings: in.Warnings}
+	for _, m := range []struct {
+		text json.RawMessage
+		to   *float64
+	}{{in.Value, &e.Value}, {in.Lo, &e.Lo}, {in.Hi, &e.Hi}} {
+		switch string(m.text) {
+		case `"NaN"`:
+			*m.to = math.NaN()
+		case `"Infinity"`:
+			*m.to = math.Inf(1)
+		case `"-Infinity"`:
+			*m.to = math.Inf(-1)
+		default:
+			if err := json.Unmarshal(m.text, m.to); err != nil {
+				return fmt.Errorf("reading an estimate: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // A Design is what the caller knows of how observations came about and counts
 // cannot show. The zero value says that they are independent and alike.
 type Design struct {

@@ -3,6 +3,7 @@ package stats
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -96,6 +97,32 @@ func TestEstimateJSON(t *testing.T) {
 	want = `{"method":"","n":0,"value":0.5,"lo":0,"hi":0,"confidence":0,"warnings":["w"]}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
+// What is written is read back, and nothing is read that is no number.
+func TestEstimateIsReadBack(t *testing.T) {
+	for _, e := range []Estimate{
+		{Method: "m", N: 3, Value: 0.5, Lo: math.Inf(-1), Hi: math.Inf(1), Confidence: 0.95, Warnings: []string{"w"}},
+		{Value: -0.25, Lo: 1e-300, Hi: 2, Warnings: []string{}},
+	} {
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Estimate
+		if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, e) {
+			t.Errorf("%s is read as %+v, %v", text, back, err)
+		}
+	}
+	var back Estimate
+	if err := json.Unmarshal([]byte(`{"value":"NaN","lo":0,"hi":1}`), &back); err != nil || !math.IsNaN(back.Value) {
+		t.Errorf("no number is read as %v, %v", back.Value, err)
+	}
+	for _, text := range []string{`{"value":"much","lo":0,"hi":1}`, `{"value":1,"lo":0}`, `{"value":1,"lo":0,"hi":[]}`, `[]`} {
+		if err := json.Unmarshal([]byte(text), &back); err == nil {
+			t.Errorf("%s was read", text)
+		}
 	}
 }
 
