@@ -321,9 +321,6 @@ func (r registry) byToken(ctx context.Context, token string) (api.Principal, err
 }
 
 func (r registry) Principal(ctx context.Context, id string) (api.Principal, error) {
-	if id == "" {
-		return api.Principal{}, api.ErrNotFound
-	}
 	p, _, err := get[api.Principal](ctx, r.s, kindPrincipal, id)
 	return p, err
 }
@@ -391,7 +388,7 @@ func (r registry) credentialRows(ctx context.Context, owner string) (active, rem
 		if err := jsonv2.Unmarshal(row.Body, &c); err != nil {
 			return nil, nil, err
 		}
-		if err == nil && c.Removed {
+		if c.Removed {
 			removed = append(removed, c.Credential)
 		} else {
 			active = append(active, c.Credential)

@@ -63,7 +63,7 @@ func (g *Gateway) render(ctx context.Context, s *modes.Situation, t toolRow, e m
 		case given && acts && text(argument) != text(effect):
 			line(path, label, text(argument))
 			line(path, label+" (as the service reads it)", text(effect))
-		case acts && !given && path[0] == '/' && t.field(path) != nil:
+		case acts && !given && t.field(path) != nil:
 			line(path, label+" (default)", text(effect))
 		case acts:
 			line(path, label, text(effect))
