@@ -208,7 +208,7 @@ func (a ablating) report(w io.Writer, o runOptions, r *harness.AblationReport) e
 		print = io.Discard
 	}
 	var codes []int
-	err := report(print, o.out, o.quiet)
+	err := printRun(print, o.out, o.quiet)
 	var code exitCode
 	switch {
 	case errors.As(err, &code):

@@ -18,6 +18,7 @@ import (
 	"countersign/gateway/api"
 	"countersign/gateway/viewing"
 	"countersign/modes"
+	"countersign/report"
 	"countersign/results"
 	"countersign/results/export"
 	"countersign/scenarios"
@@ -174,35 +175,25 @@ func oneTrial(ctx context.Context, m modes.Mode, f attacks.Family, v attacks.Var
 }
 
 // A story is what explain prints, in any form. Its texts are safe to print.
-type story struct {
-	Title    string
-	Sections []section
-}
-
-type section struct {
-	Heading string
-	Blocks  []block
-}
-
-// A block is a paragraph, and lines below it that keep their form.
-type block struct {
-	Step    int  // numbered from 1; 0 for none
-	Hostile bool // the adversary's doing, or its consequence
-	Text    string
-	Lines   []string
-}
+type (
+	story   report.Story
+	section = report.Section
+	block   = report.Block
+)
 
 // tell makes a story of a trial.
 func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scenario, r, plain results.Record, e harness.Events) (story, error) {
 	s := story{Title: fmt.Sprintf("%s against %s/%s in the scenario %s, seed %d", label(m), f.ID, v.Name, sc.ID, r.Seed)}
-	add := func(heading string, blocks ...block) { s.Sections = append(s.Sections, section{heading, blocks}) }
+	add := func(heading string, blocks ...block) {
+		s.Sections = append(s.Sections, section{Heading: heading, Blocks: blocks})
+	}
 
-	add("The situation", block{Text: sentence(sc.Story)})
+	add("The situation", block{Text: sentence(sc.Story), Of: report.OfScenario})
 	about := label(m) + ": " + m.Title
 	if m.ModelledOn != "" {
 		about += ", modelled on " + m.ModelledOn
 	}
-	design := block{Text: about + ". It makes these checks between an approval and what is executed:"}
+	design := block{Of: report.OfTarget, Text: about + ". It makes these checks between an approval and what is executed:"}
 	for _, b := range m.Bindings.List() {
 		design.Lines = append(design.Lines, string(b)+": "+bindingText[b])
 	}
@@ -212,12 +203,12 @@ func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scena
 	add("The design", design)
 	switch r.Kind {
 	case results.Attack:
-		add("The attack", append([]block{{Text: fmt.Sprintf("%s, %s: %s.", f.ID, f.Title, v.Summary)}, abilities(v)}, prediction(m, v, sc)...)...)
+		add("The attack", append([]block{{Of: report.OfVariant, Text: fmt.Sprintf("%s, %s: %s.", f.ID, f.Title, v.Summary)}, abilities(v)}, prediction(m, v, sc)...)...)
 	case results.Twin:
-		add("The benign twin", block{Text: fmt.Sprintf("Nobody attacks here. Like an attack of %s (%s), but honest throughout: %s. Every design has to let it through, or it would be safe by being useless.",
+		add("The benign twin", block{Of: report.OfVariant, Text: fmt.Sprintf("Nobody attacks here. Like an attack of %s (%s), but honest throughout: %s. Every design has to let it through, or it would be safe by being useless.",
 			f.ID, f.Title, v.Summary)})
 	default:
-		add("The plain run", block{Text: "Nobody attacks here: " + v.Summary + "."})
+		add("The plain run", block{Of: report.OfVariant, Text: "Nobody attacks here: " + v.Summary + "."})
 	}
 
 	var steps []block
@@ -259,7 +250,7 @@ func tell(m modes.Mode, f attacks.Family, v attacks.Variant, sc *scenarios.Scena
 }
 
 func abilities(v attacks.Variant) block {
-	b := block{Text: "For it the adversary can:"}
+	b := block{Of: report.OfVariant, Text: "For it the adversary can:"}
 	for _, u := range v.Uses {
 		text := capabilityText[u]
 		if text == "" {
@@ -273,7 +264,7 @@ func abilities(v attacks.Variant) block {
 // prediction says what is expected, and why.
 func prediction(m modes.Mode, v attacks.Variant, sc *scenarios.Scenario) []block {
 	tool, _ := sc.Tool(sc.HonestTool)
-	b := block{Text: fmt.Sprintf("It is stopped by: %s. Of these, %s", v.Stopped, m.ID)}
+	b := block{Of: report.OfForecast, Text: fmt.Sprintf("It is stopped by: %s. Of these, %s", v.Stopped, m.ID)}
 	for _, x := range v.Stopped.Bindings() {
 		line := "has no "
 		if m.Has(x) {
@@ -285,9 +276,9 @@ func prediction(m modes.Mode, v attacks.Variant, sc *scenarios.Scenario) []block
 		b.Lines = append(b.Lines, "and the service is @"+string(tool.Guarantee)+", as to duplicates")
 	}
 	if v.StoppedBy(m.Bindings.List(), sc) {
-		return []block{b, {Text: "That satisfies the condition. Predicted: blocked."}}
+		return []block{b, {Of: report.OfForecast, Text: "That satisfies the condition. Predicted: blocked."}}
 	}
-	return []block{b, {Text: "That does not satisfy the condition. Predicted: executed."}}
+	return []block{b, {Of: report.OfForecast, Text: "That does not satisfy the condition. Predicted: executed."}}
 }
 
 // tellStep tells one event; no text for what needs no telling.

@@ -85,7 +85,7 @@ func TestEveryTrialCanBeTold(t *testing.T) {
 // TestStoriesAsHTML: whatever a script puts into a story stays text.
 func TestStoriesAsHTML(t *testing.T) {
 	const hostile = `<script>alert(1)</script><img src=x onerror="y"> & "quoted"`
-	s := story{Title: hostile, Sections: []section{{hostile, []block{{Step: 1, Hostile: true, Text: hostile, Lines: []string{hostile}}}}}}
+	s := story{Title: hostile, Sections: []section{{Heading: hostile, Blocks: []block{{Step: 1, Hostile: true, Text: hostile, Lines: []string{hostile}}}}}}
 	var b bytes.Buffer
 	if err := s.html(&b); err != nil {
 		t.Fatal(err)

@@ -156,7 +156,7 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	if ablation != nil {
 		return o.ablating.report(cmd.OutOrStdout(), o, ablation)
 	}
-	return report(cmd.OutOrStdout(), o.out, o.quiet)
+	return printRun(cmd.OutOrStdout(), o.out, o.quiet)
 }
 
 // plan turns the flags into a plan that selects something, against the remote
@@ -341,9 +341,9 @@ func reporter(w io.Writer, quiet bool, doing, noun string) (progress func(done, 
 // mainTables are the tables that a run ends with; analyze has them all.
 var mainTables = []string{"disagreements", "errors", "success", "wrong-reasons", "remarks"}
 
-// report reads a run back from the disk, prints its main tables and returns its
+// printRun reads a run back from the disk, prints its main tables and returns its
 // exit code.
-func report(w io.Writer, dir string, quiet bool) error {
+func printRun(w io.Writer, dir string, quiet bool) error {
 	r, err := results.Open(dir)
 	if err != nil {
 		return err
