@@ -32,6 +32,7 @@ type Data struct {
 	Analysis *results.Analysis
 
 	cells map[cellKey]*cell
+	usual string // scenario
 }
 
 // A cellKey is one variant against one target.
@@ -42,13 +43,13 @@ type cellKey struct {
 
 // A cell holds the trials of one variant against one target.
 type cell struct {
-	outcomes []*outcome // in the order of the records
-	// worst and tried count scenarios: of an attack those in which it executed, of
-	// a twin those in which it completed every time.
+	outcomes  []*outcome // in the order of the records
 	scenarios map[string]*tried
 }
 
-type tried struct{ hit, miss, open int }
+// tried counts the trials of a scenario in which an attack executed or a twin
+// completed, and the other ones with an outcome.
+type tried struct{ hit, miss int }
 
 // An outcome is what several trials of a cell have in common.
 type outcome struct {
@@ -62,13 +63,14 @@ type outcome struct {
 }
 
 // Read reads and analyses a run. It keeps every outcome of every cell, and not the
-// records.
-func Read(r *results.Run) (*Data, error) {
+// records. Where trials of several scenarios came out alike, the one of the usual
+// scenario is told.
+func Read(r *results.Run, usual string) (*Data, error) {
 	a, err := results.AnalyseRun(r)
 	if err != nil {
 		return nil, err
 	}
-	d := &Data{Run: r, Analysis: a, cells: map[cellKey]*cell{}}
+	d := &Data{Run: r, Analysis: a, cells: map[cellKey]*cell{}, usual: usual}
 	for rec, err := range r.Records() {
 		if err != nil {
 			return nil, err
@@ -95,7 +97,6 @@ func (d *Data) add(r results.Record) {
 	}
 	switch {
 	case !r.Conclusive():
-		s.open++
 	case r.Kind == results.Attack && r.Observed == results.Executed, r.Kind == results.Twin && r.Observed == results.Completed:
 		s.hit++
 	default:
@@ -110,6 +111,9 @@ func (d *Data) add(r results.Record) {
 		c.outcomes = append(c.outcomes, &outcome{first: r, seeds: map[uint64]bool{}, reasons: map[string]bool{}, effects: [2]int{r.Effects, r.Effects}, disagrees: r.Disagrees()})
 	}
 	o := c.outcomes[i]
+	if r.Scenario == d.usual && o.first.Scenario != d.usual {
+		o.first = r
+	}
 	o.trials++
 	o.seeds[r.Seed] = true
 	o.effects = [2]int{min(o.effects[0], r.Effects), max(o.effects[1], r.Effects)}
@@ -123,13 +127,9 @@ func (d *Data) add(r results.Record) {
 }
 
 // count says in how many scenarios an attack executed with any seed, or a twin
-// completed with all, of how many with a conclusive trial, and in how many a trial
-// has no outcome.
-func (c *cell) count(kind results.Kind) (k, n, open int) {
+// completed with all, of how many with a conclusive trial.
+func (c *cell) count(kind results.Kind) (k, n int) {
 	for _, s := range c.scenarios {
-		if s.open > 0 {
-			open++
-		}
 		if s.hit+s.miss == 0 {
 			continue
 		}
@@ -138,7 +138,7 @@ func (c *cell) count(kind results.Kind) (k, n, open int) {
 			k++
 		}
 	}
-	return k, n, open
+	return k, n
 }
 
 // gravest returns the outcome that a reader looks for first: one that contradicts

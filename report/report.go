@@ -86,7 +86,7 @@ func (d *Data) Write(w io.Writer, x Extras) error {
 	css := style
 	for _, t := range v.Targets {
 		// The column that was chosen in the matrix, and one that the filter leaves out.
-		css += fmt.Sprintf(".grid:has(th.%[1]s:target) .%[1]s{background-color:var(--chosen)}.no-%[1]s .%[1]s{display:none}\n", t.Class)
+		css += fmt.Sprintf(".grid:has(th.%[1]s:target) .%[1]s{box-shadow:inset 2px 0 var(--ink),inset -2px 0 var(--ink)}.no-%[1]s .%[1]s{display:none}\n", t.Class)
 	}
 	for _, f := range v.Families {
 		css += fmt.Sprintf(".no-%[1]s .%[1]s{display:none}\n", f.Class)

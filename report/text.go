@@ -10,6 +10,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
@@ -34,16 +35,19 @@ func allVisible(list []string) []string {
 
 // told is visible for texts of stories, which have such characters spelled out
 // already and may quote how that is written.
-func told(s string) string {
+func told(s string) string { return shortened(spelled(s, "")) }
+
+// spelled spells out what cannot be seen, but for some characters.
+func spelled(s, except string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if results.Unseen(r) {
+		if results.Unseen(r) && !strings.ContainsRune(except, r) {
 			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
 		} else {
 			b.WriteRune(r)
 		}
 	}
-	return shortened(b.String())
+	return b.String()
 }
 
 func shortened(s string) string {
@@ -114,6 +118,7 @@ func plural(n int, noun string) string {
 // methods renders Markdown as part of a page: without raw HTML, pictures and
 // relative links, with ids of the page and headings below the page's own.
 func methods(source []byte, ids anchors) (template.HTML, error) {
+	source = []byte(spelled(string(source), "\t\r\n"))
 	md := goldmark.New(goldmark.WithExtensions(extension.Table))
 	doc := md.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(markdownIDs{ids}))))
 	least := 6
@@ -127,6 +132,10 @@ func methods(source []byte, ids anchors) (template.HTML, error) {
 		case *ast.Heading:
 			headings = append(headings, n)
 			least = min(least, n.Level)
+		case *extast.TableCell:
+			if n.Parent().Kind() == extast.KindTableHeader {
+				n.SetAttributeString("scope", []byte("col"))
+			}
 		case *ast.Image:
 			drop = append(drop, n)
 		case *ast.Link:

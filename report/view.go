@@ -44,6 +44,13 @@ type view struct {
 	Provenance   []fact
 	Inputs, Sums []digest
 	Warnings     []warning
+	Unfit        []unfit
+}
+
+type unfit struct {
+	Reason              string
+	Pairs               int
+	Scenarios, Variants string
 }
 
 type fact struct {
@@ -71,9 +78,10 @@ type trialRow struct {
 
 // A target is a column.
 type target struct {
-	results.TargetInfo
+	info         results.TargetInfo
 	Index        int
 	Class        string // on everything about it
+	ModelledOn   string
 	ID, Name     string
 	Label        string // both
 	Anchor, Head string // of its description, and of its column in the matrix
@@ -135,7 +143,6 @@ type variant struct {
 	Effects      int
 	Tried        string
 	Skips        []skip
-	About        []Section // what stories say of it
 	Rows         []outcomeRow
 	Tellings     []*telling
 }
@@ -200,7 +207,6 @@ type table struct {
 type design struct {
 	*target
 	Blocks []Block
-	Counts string
 }
 
 type scenario struct {
@@ -231,7 +237,7 @@ type builder struct {
 
 // statics are the ids that the template writes itself.
 var statics = []string{"top", "main", "filters", "f-outcome", "f-shown", "disagreements", "errors", "matrix", "families", "figures", "statistics",
-	"designs", "scenarios", "words", "methods", "provenance", "warnings"}
+	"designs", "all-designs", "all-scenarios", "words", "methods", "provenance", "warnings"}
 
 func (d *Data) view(x Extras) (*view, error) {
 	b := &builder{d: d, x: x, ids: anchors{}, v: &view{Name: visible(x.Name), Observations: results.Observations()},
@@ -267,7 +273,7 @@ func (b *builder) columns() {
 	rows := slices.Clone(b.d.Analysis.Rows)
 	slices.SortStableFunc(rows, func(x, y results.Row) int { return min(len(x.Target.Group), 1) - min(len(y.Target.Group), 1) })
 	for i, r := range rows {
-		t := &target{TargetInfo: r.Target, Index: i, Class: "m" + strconv.Itoa(i), ID: visible(r.Target.ID), Name: visible(r.Target.Name)}
+		t := &target{info: r.Target, Index: i, ModelledOn: visible(r.Target.ModelledOn), Class: "m" + strconv.Itoa(i), ID: visible(r.Target.ID), Name: visible(r.Target.Name)}
 		t.Label = t.ID
 		if t.Name != "" && t.Name != t.ID {
 			t.Label += " " + t.Name
@@ -314,7 +320,7 @@ func (b *builder) families() {
 	for i, f := range b.d.Analysis.Attacks {
 		fam := &family{Class: "f" + strconv.Itoa(i), ID: visible(f.ID), Title: visible(f.Title), Main: visible(f.MainBinding), Anchor: b.ids.id(f.ID)}
 		for range b.v.Targets {
-			fam.Heads = append(fam.Heads, b.ids.id(f.ID, b.v.Targets[len(fam.Heads)].TargetInfo.ID))
+			fam.Heads = append(fam.Heads, b.ids.id(f.ID, b.v.Targets[len(fam.Heads)].info.ID))
 		}
 		var attacks, twins grid
 		attacks.Heading, twins.Heading = "Attack variants", "Benign twins"
@@ -352,7 +358,7 @@ func (b *builder) families() {
 }
 
 func (b *builder) row(t *target) results.Row {
-	return b.d.Analysis.Rows[slices.IndexFunc(b.d.Analysis.Rows, func(r results.Row) bool { return r.Target.ID == t.TargetInfo.ID })]
+	return b.d.Analysis.Rows[slices.IndexFunc(b.d.Analysis.Rows, func(r results.Row) bool { return r.Target.ID == t.info.ID })]
 }
 
 // tally writes a count of variants, and beside it what is not in it.
@@ -392,12 +398,12 @@ func (b *builder) totals() {
 // count is a cell of a family's grid: in how many scenarios an attack executed, or
 // a twin completed.
 func (b *builder) count(f results.AttackInfo, v results.VariantInfo, w *variant, t *target) count {
-	c := b.d.cells[cellKey{t.TargetInfo.ID, f.ID, v.Name, v.Kind}]
+	c := b.d.cells[cellKey{t.info.ID, f.ID, v.Name, v.Kind}]
 	out := count{Class: t.Class, Text: "–"}
 	if c == nil {
 		return out
 	}
-	k, n, open := c.count(v.Kind)
+	k, n := c.count(v.Kind)
 	done, bad := "executed", k
 	if v.Kind != results.Attack {
 		done, bad = "completed", n-k
@@ -431,7 +437,6 @@ func (b *builder) count(f results.AttackInfo, v results.VariantInfo, w *variant,
 		}
 	}
 	out.Codes, out.Marks = strings.Join(codes, " "), strings.Join(marks, "")
-	_ = open // a trial without an outcome has its mark
 	out.Href = b.stories[storyKey(c.gravest().first)]
 	if out.Href == "" {
 		out.Href = b.stories["row\x00"+storyKey(c.gravest().first)]
@@ -455,17 +460,17 @@ func (b *builder) variant(f results.AttackInfo, v results.VariantInfo, index int
 	}
 	b.applies(f, v, w)
 	for _, t := range b.v.Targets {
-		c := b.d.cells[cellKey{t.TargetInfo.ID, f.ID, v.Name, v.Kind}]
+		c := b.d.cells[cellKey{t.info.ID, f.ID, v.Name, v.Kind}]
 		if c == nil {
 			continue
 		}
 		for i, o := range c.outcomes {
 			b.tell(w, t, o, name)
-			row := b.outcome(w, t, c, o)
+			row := outcomeRowOf(t, c, o)
 			if i == 0 {
-				row.Anchor = b.ids.id(append(slices.Clone(name), t.TargetInfo.ID)...)
+				row.Anchor = b.ids.id(append(slices.Clone(name), t.info.ID)...)
 			} else {
-				row.Anchor = b.ids.id(append(slices.Clone(name), t.TargetInfo.ID, string(o.first.Observed))...)
+				row.Anchor = b.ids.id(append(slices.Clone(name), t.info.ID, string(o.first.Observed))...)
 			}
 			b.stories["row\x00"+storyKey(o.first)] = href(row.Anchor)
 			w.Rows = append(w.Rows, row)
@@ -491,7 +496,7 @@ func (b *builder) variant(f results.AttackInfo, v results.VariantInfo, index int
 func (b *builder) applies(f results.AttackInfo, v results.VariantInfo, w *variant) {
 	tried := map[string]bool{}
 	for _, t := range b.v.Targets {
-		if c := b.d.cells[cellKey{t.TargetInfo.ID, f.ID, v.Name, v.Kind}]; c != nil {
+		if c := b.d.cells[cellKey{t.info.ID, f.ID, v.Name, v.Kind}]; c != nil {
 			for s := range c.scenarios {
 				tried[s] = true
 			}
@@ -521,7 +526,7 @@ func (b *builder) applies(f results.AttackInfo, v results.VariantInfo, w *varian
 	}
 }
 
-func (b *builder) outcome(w *variant, t *target, c *cell, o *outcome) outcomeRow {
+func outcomeRowOf(t *target, c *cell, o *outcome) outcomeRow {
 	r := o.first
 	row := outcomeRow{Class: t.Class, Target: t.Label, TargetHref: href(t.Anchor), Predicted: string(r.Predicted), Observed: string(r.Observed),
 		Disagrees: o.disagrees, RefusedBy: strings.Join(allVisible(r.RefusedBy), ", "), Reasons: strings.Join(allVisible(sortedKeys(o.reasons)), ", "), Story: storyKey(r)}
@@ -562,19 +567,11 @@ func (b *builder) tell(w *variant, t *target, o *outcome, name []string) {
 		b.untold[s.Missing] = append(b.untold[s.Missing], r.Name())
 		return
 	}
-	for scope, to := range map[Scope]*[]Block{OfTarget: new([]Block), OfScenario: new([]Block)} {
-		for _, sec := range s.Story.of(scope) {
-			*to = append(*to, sec.Blocks...)
-		}
-		if scope == OfTarget && b.about[t] == nil {
-			b.about[t] = cleaned([]Section{{Blocks: *to}})[0].Blocks
-		}
-		if scope == OfScenario && b.situation[r.Scenario] == nil {
-			b.situation[r.Scenario] = cleaned([]Section{{Blocks: *to}})[0].Blocks
-		}
+	if b.about[t] == nil {
+		b.about[t] = blocks(s.Story.of(OfTarget))
 	}
-	if w.About == nil {
-		w.About = cleaned(s.Story.of(OfVariant))
+	if b.situation[r.Scenario] == nil {
+		b.situation[r.Scenario] = blocks(s.Story.of(OfScenario))
 	}
 	own := s.Story.of(OfTrial)
 	text, err := json.Marshal(own)
@@ -586,7 +583,7 @@ func (b *builder) tell(w *variant, t *target, o *outcome, name []string) {
 	if i < 0 {
 		i = len(w.Tellings)
 		l := &telling{key: key, own: own, Scenario: visible(r.Scenario), Seed: r.Seed, Observed: r.Observed, Bad: o.gravity() > 0,
-			Anchor: b.ids.id(append(slices.Clone(name), t.TargetInfo.ID, r.Scenario)...)}
+			Anchor: b.ids.id(append(slices.Clone(name), t.info.ID, r.Scenario)...)}
 		if p := b.scenarios[r.Scenario]; p != nil {
 			l.Place = href(p.Anchor)
 		}
@@ -597,14 +594,18 @@ func (b *builder) tell(w *variant, t *target, o *outcome, name []string) {
 	}
 	l := w.Tellings[i]
 	l.targets = append(l.targets, t)
-	var why []Block
-	for _, sec := range cleaned(s.Story.of(OfForecast)) {
-		why = append(why, sec.Blocks...)
-	}
-	if why != nil {
+	if why := blocks(s.Story.of(OfForecast)); why != nil {
 		l.Forecasts = append(l.Forecasts, forecast{t.Label, href(t.Anchor), why})
 	}
 	b.stories[storyKey(r)] = href(l.Anchor)
+}
+
+// blocks are those of all sections, with their texts visible.
+func blocks(sections []Section) (out []Block) {
+	for _, s := range cleaned(sections) {
+		out = append(out, s.Blocks...)
+	}
+	return out
 }
 
 // cleaned makes the texts of sections visible.
@@ -703,11 +704,8 @@ func (b *builder) describe() {
 		d := design{target: t, Blocks: b.about[t]}
 		if d.Blocks == nil {
 			k := Block{Text: t.Label}
-			if t.ModelledOn != "" {
-				k.Text += ", modelled on " + visible(t.ModelledOn)
-			}
-			k.Text += ". It claims these bindings:"
-			for _, x := range t.Bindings {
+			k.Text += " claims these bindings:"
+			for _, x := range t.info.Bindings {
 				line := visible(x)
 				if m := b.x.Words.Bindings[x]; m != "" {
 					line += ": " + visible(m)
@@ -715,7 +713,7 @@ func (b *builder) describe() {
 				k.Lines = append(k.Lines, line)
 			}
 			if k.Lines == nil {
-				k.Text = strings.TrimSuffix(k.Text, "It claims these bindings:") + "It claims no binding."
+				k.Text = t.Label + " claims no binding."
 			}
 			d.Blocks = []Block{k}
 		}
@@ -866,8 +864,13 @@ func (b *builder) warnings() {
 	if races > 0 {
 		warn(fmt.Sprintf("%s were races that nobody scheduled (marked ~). They may go either way and contradict no prediction.", plural(races, "trial")))
 	}
+	pairs := 0
 	for _, u := range a.NotApplicable {
-		warn(fmt.Sprintf("Not applicable, %s of variant and scenario: %s.", plural(u.Pairs, "pair"), visible(u.Reason)), u.Variants...)
+		pairs += u.Pairs
+		b.v.Unfit = append(b.v.Unfit, unfit{visible(u.Reason), u.Pairs, strings.Join(allVisible(u.Scenarios), ", "), strings.Join(allVisible(u.Variants), ", ")})
+	}
+	if pairs > 0 {
+		warn(fmt.Sprintf("%s of variant and scenario were not tried because they do not fit, so variants are tried in different numbers of scenarios; the reasons are below.", plural(pairs, "pair")))
 	}
 	for _, why := range sortedKeys(b.untold) {
 		warn("Not told, because "+visible(why)+":", b.untold[why]...)

@@ -119,6 +119,9 @@ func oneVariant(name string) (attacks.Family, attacks.Variant, error) {
 	panic("explain: a selected variant is not there: " + name)
 }
 
+// usualScenario is the one that is told of unless something speaks against it.
+const usualScenario = "payments"
+
 // placeFor finds a scenario to which a variant applies.
 func placeFor(v attacks.Variant, name string) (*scenarios.Scenario, error) {
 	if name != "" {
@@ -133,7 +136,7 @@ func placeFor(v attacks.Variant, name string) (*scenarios.Scenario, error) {
 	}
 	all := scenarios.All()
 	slices.SortStableFunc(all, func(a, b *scenarios.Scenario) int {
-		return map[string]int{"payments": -1}[a.ID] - map[string]int{"payments": -1}[b.ID]
+		return map[string]int{usualScenario: -1}[a.ID] - map[string]int{usualScenario: -1}[b.ID]
 	})
 	for _, sc := range all {
 		if v.NotApplicable(sc) == "" {

@@ -79,7 +79,7 @@ M9 are better read with --stories reference.`,
 			if out == "" {
 				out = filepath.Join("figures", "out", filepath.Base(dir), "report.html")
 			}
-			d, err := report.Read(r)
+			d, err := report.Read(r, usualScenario)
 			if err != nil {
 				return err
 			}
