@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"countersign/agentdojo"
+	"countersign/results"
 )
 
 // browsers are the names under which Chromium is installed.
@@ -272,7 +273,47 @@ func TestReportInABrowser(t *testing.T) {
 		}
 		eval[chromedp.Void](t, ctx, openAll)
 	}
+	// Names of a run that nobody meant well with run nothing and widen nothing.
+	writeHostileRun(t, "hostile")
+	if code, _, stderr := command(t, ctx, "report", "hostile", "--quiet", "--out", "hostile.html"); code != 0 {
+		t.Fatal(stderr)
+	}
+	perform(t, ctx, chromedp.Navigate("file://"+filepath.ToSlash(filepath.Join(dir, "hostile.html"))))
+	eval[chromedp.Void](t, ctx, openAll)
+	if got := eval[[]string](t, ctx, overflow); len(got) > 0 {
+		t.Errorf("hostile names on a phone: %v", got)
+	}
+	if eval[bool](t, ctx, `window.ran === true`) || !strings.Contains(eval[string](t, ctx, `document.body.innerText`), "<script>ran = true</script>") {
+		t.Error("a script in a name was run, or the name is not shown as it is")
+	}
 	if got := complaints(); len(got) > 0 {
 		t.Errorf("the page is not content: %v", got)
+	}
+}
+
+// writeHostileRun makes a run whose names are long, or HTML.
+func writeHostileRun(t *testing.T, dir string) {
+	t.Helper()
+	long, script := strings.Repeat("W", 300), "</style><script>ran = true</script><img src=x onerror=ran=true>"
+	c := results.Catalogue{
+		Targets:   []results.TargetInfo{{ID: "M9" + long, Name: script}, {ID: script, Name: long, ModelledOn: long}},
+		Scenarios: []results.ScenarioInfo{{ID: "payments" + long, Title: script, Fields: map[string]string{long: long}}},
+		Attacks: []results.AttackInfo{{ID: "AB1" + long, Title: script + long, MainBinding: long, Variants: []results.VariantInfo{
+			{Name: script + long, Summary: long, Condition: long, Kind: results.Attack, References: []string{"https://example.org/" + long, long}, Capabilities: []string{long}},
+		}}},
+	}
+	w, err := results.Create(dir, results.NewManifest([]string{long, script}, 1, time.Now()), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range c.Targets {
+		err := w.Append(results.Record{Schema: results.Schema, Target: target.ID, Attack: c.Attacks[0].ID, Variant: c.Attacks[0].Variants[0].Name, Kind: results.Attack,
+			Scenario: c.Scenarios[0].ID, Approver: "faithful", Seed: 1, Pair: "x", Predicted: results.PredictBlocked, Observed: results.Executed, Reasons: []string{long}, Detail: script + long})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Finish(); err != nil {
+		t.Fatal(err)
 	}
 }
