@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"results":        {"results/stats"},
 	"results/export": {"results", "results/stats"},
 	"figures":        {"results", "results/stats"},
-	"report":         {"results", "results/stats", "results/export", "figures"},
+	"report":         {"results", "results/stats", "results/export"},
 
 	// The one place where harness and gateway meet.
 	"cmd/countersign": {"*"},

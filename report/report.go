@@ -25,7 +25,6 @@ import (
 	"strconv"
 	"strings"
 
-	"countersign/figures"
 	"countersign/results"
 )
 
@@ -35,13 +34,20 @@ type Extras struct {
 	Name    string
 	Choice  Choice
 	Stories map[string]Telling // by [Key]
-	Figures []figures.Figure
+	Figures []Picture
 	// Methods is Markdown; empty for none.
 	Methods []byte
 	// Sums are the digests of the run's files, as of sha256sum(1).
 	Sums    string
 	Program string // that makes the report
 	Words   Words
+}
+
+// A Picture is a figure of the run, or why there is none.
+type Picture struct {
+	Name, Title string
+	SVG         []byte
+	Missing     string
 }
 
 // A Telling is the story of a trial, or why there is none.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -253,9 +252,7 @@ func (d *Data) view(x Extras) (*view, error) {
 	b.lists()
 	b.summary()
 	b.describe()
-	if err := b.draw(); err != nil {
-		return nil, err
-	}
+	b.draw()
 	b.tables()
 	b.words()
 	b.provenance()
@@ -726,21 +723,16 @@ func (b *builder) describe() {
 	}
 }
 
-func (b *builder) draw() error {
+func (b *builder) draw() {
 	for _, f := range b.x.Figures {
-		d, err := f.Draw(b.d.Analysis)
-		if err != nil {
-			b.v.Undrawn = append(b.v.Undrawn, f.Title+": "+visible(err.Error()))
+		if f.Missing != "" {
+			b.v.Undrawn = append(b.v.Undrawn, visible(f.Title)+": "+visible(f.Missing))
 			continue
 		}
-		var svg bytes.Buffer
-		if err := d.SVG(&svg); err != nil {
-			return fmt.Errorf("drawing figure %s: %w", f.Name, err)
-		}
-		b.v.Figures = append(b.v.Figures, figure{b.ids.id("figure", f.Name), f.Title,
-			template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg.Bytes()))})
+		// As a picture of its own, so that its styles need no leave of the page's policy.
+		b.v.Figures = append(b.v.Figures, figure{b.ids.id("figure", f.Name), visible(f.Title),
+			template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(f.SVG))})
 	}
-	return nil
 }
 
 // shownElsewhere are the tables of the analysis that the report has in its own form.
@@ -883,8 +875,5 @@ func (b *builder) warnings() {
 	}
 	if differs > 0 {
 		warn(fmt.Sprintf("%s, made again for this report, came out differently from the record: the program or a scenario is not that of the run. The stories say so.", plural(differs, "trial")))
-	}
-	for _, f := range b.v.Undrawn {
-		warn("A figure is not drawn: " + f + ".")
 	}
 }

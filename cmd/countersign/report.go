@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,9 +23,6 @@ import (
 	"countersign/results"
 	"countersign/scenarios"
 )
-
-// methodsFile is what the repository says of its statistics.
-var methodsFile = filepath.Join("results", "METHODS.md")
 
 // reportTooLarge is from which size on a report says how to be smaller, in bytes.
 const reportTooLarge = 15 << 20
@@ -83,8 +79,8 @@ M9 are better read with --stories reference.`,
 			if err != nil {
 				return err
 			}
-			x := report.Extras{Name: filepath.Base(dir), Choice: report.Choice(choice), Figures: figures.All(), Words: glossary()}
-			if x.Methods, err = results.ReadRegular(methodsFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			x := report.Extras{Name: filepath.Base(dir), Choice: report.Choice(choice), Words: glossary(), Methods: []byte(results.Methods)}
+			if x.Figures, err = pictures(r); err != nil {
 				return err
 			}
 			sums, err := results.ReadRegular(filepath.Join(r.Dir, "SHA256SUMS"))
@@ -127,6 +123,33 @@ M9 are better read with --stories reference.`,
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the path of the file and nothing else")
 	c.flags(cmd)
 	return cmd
+}
+
+// pictures draws every figure of a run, or says why it cannot be drawn.
+func pictures(r *results.Run) ([]report.Picture, error) {
+	data, err := figures.Load(r)
+	if err != nil {
+		return nil, err
+	}
+	var out []report.Picture
+	for _, f := range figures.All() {
+		p := report.Picture{Name: f.Name, Title: f.Title}
+		d, err := f.Draw(data)
+		if none := figures.NoData(""); errors.As(err, &none) {
+			p.Missing = err.Error()
+			out = append(out, p)
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("drawing figure %s: %w", f.Name, err)
+		}
+		var svg bytes.Buffer
+		if err := d.SVG(&svg); err != nil {
+			return nil, fmt.Errorf("drawing figure %s: %w", f.Name, err)
+		}
+		p.SVG = svg.Bytes()
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // replaceFile writes a file that is never there in part.
