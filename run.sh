@@ -10,10 +10,10 @@ GOVULNCHECK=golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 usage() {
 	cat <<'TEXT'
-./run.sh                  build, run the whole matrix, print the table, draw the figures
+./run.sh                  build, run the whole matrix, print the table, draw the figures, write the report
 ./run.sh test [ARG…]      formatting, vet, staticcheck, module files, known vulnerabilities,
                           then every test with the race detector (ARG: for go test);
-                          installs PostgreSQL if it may, and starts one for the tests
+                          installs PostgreSQL and Chromium if it may, and starts them for the tests
 ./run.sh bench [REGEXP]   every benchmark, or those whose name matches
 ./run.sh fuzz [SECONDS]   every fuzz target in turn, 30 seconds each unless told otherwise
 ./run.sh mutants [REGEXP] the gate without one of its decisions, one at a time (REGEXP: of their ids);
@@ -73,6 +73,23 @@ need_postgres() {
 	echo "PostgreSQL is not installed, so its tests are skipped: apt-get install postgresql (or brew install postgresql), or COUNTERSIGN_POSTGRES=postgres://USER@HOST/postgres"
 }
 
+# has_chromium says that there is a browser for the tests of the report.
+has_chromium() {
+	command -v chromium || command -v chromium-browser || command -v google-chrome || command -v chrome
+} >/dev/null
+
+# need_chromium does for it what need_postgres does for PostgreSQL.
+need_chromium() {
+	! has_chromium || return 0
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		say "installing Chromium"
+		if apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends chromium; then
+			return 0
+		fi
+	fi
+	echo "Chromium is not installed, so the tests that open the report are skipped: apt-get install chromium (or brew install --cask chromium)"
+}
+
 build() {
 	say "building bin/countersign (the first time takes a minute or two)"
 	mkdir -p bin
@@ -94,6 +111,8 @@ matrix() {
 	bin/countersign check "$run" --baseline results/reference/baseline.json || code=$((code ? code : $?))
 	say "drawing the figures"
 	bin/countersign figures "$run"
+	say "writing the report"
+	bin/countersign report "$run"
 	say "the run is in $run; bin/countersign analyze $run prints every table"
 	exit "$code"
 }
@@ -158,6 +177,7 @@ vulnerabilities() {
 test_all() {
 	need_go
 	need_postgres
+	need_chromium
 	checks
 	say "tests, with the race detector"
 	if [ $# -eq 0 ] || [[ $* != *./* ]]; then
