@@ -45,9 +45,10 @@ type Extras struct {
 
 // A Picture is a figure of the run, or why there is none.
 type Picture struct {
-	Name, Title string
-	SVG         []byte
-	Missing     string
+	Name, Title   string
+	SVG           []byte
+	Width, Height float64 // in points
+	Missing       string
 }
 
 // A Telling is the story of a trial, or why there is none.

@@ -92,7 +92,7 @@ func makeRun(t *testing.T, n names) *report.Data {
 
 func extras(t *testing.T, d *report.Data, n names, choice report.Choice) report.Extras {
 	t.Helper()
-	x := report.Extras{Name: n.summary, Choice: choice, Stories: map[string]report.Telling{}, Figures: []report.Picture{{Name: n.summary, Title: n.summary, SVG: []byte(`<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>`)}, {Name: "x", Title: n.summary, Missing: n.detail}}, Program: n.summary,
+	x := report.Extras{Name: n.summary, Choice: choice, Stories: map[string]report.Telling{}, Figures: []report.Picture{{Name: n.summary, Title: n.summary, SVG: []byte(`<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>`), Width: 9, Height: 9}, {Name: "x", Title: n.summary, Missing: n.detail}}, Program: n.summary,
 		Sums:    strings.Repeat("0", 64) + "  " + n.condition + "\n",
 		Methods: []byte("# Methods\n\n## Intervals\n\n<script>alert(1)</script> ![picture](https://example.org/x.png) [bad](javascript:alert(1)) [local](../README.md) <ftp://x.example/> [good](https://example.org/)\n\n| a | b |\n| - | - |\n| 1 | 2 |\n\n## Intervals\n\n" + n.story + "\n"),
 		Words:   report.Words{Bindings: map[string]string{"args": n.summary, n.condition: "x"}, Capabilities: map[string]string{"queue": n.detail}, Reasons: map[string]string{"content": "x"}}}

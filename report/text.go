@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -183,3 +185,12 @@ func (m markdownIDs) Generate(value []byte, _ ast.NodeKind) []byte {
 }
 
 func (m markdownIDs) Put(value []byte) { m.anchors[string(value)] = true }
+
+// capital writes the first letter large.
+func capital(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + s[size:]
+}

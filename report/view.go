@@ -193,7 +193,12 @@ type forecast struct {
 type figure struct {
 	Anchor, Title string
 	URL           template.URL
+	Width, Height int // in CSS pixels
 }
+
+// enlarged is how much larger than in print a figure is on the screen: its smallest
+// letters, of 6 points, are then as large as the smallest of the page.
+const enlarged = 1.6
 
 type table struct {
 	Anchor, Title string
@@ -236,7 +241,7 @@ type builder struct {
 
 // statics are the ids that the template writes itself.
 var statics = []string{"top", "main", "filters", "f-outcome", "f-shown", "disagreements", "errors", "matrix", "families", "figures", "statistics",
-	"designs", "all-designs", "all-scenarios", "words", "methods", "provenance", "warnings"}
+	"undrawn", "designs", "all-designs", "all-scenarios", "words", "methods", "provenance", "warnings"}
 
 func (d *Data) view(x Extras) (*view, error) {
 	b := &builder{d: d, x: x, ids: anchors{}, v: &view{Name: visible(x.Name), Observations: results.Observations()},
@@ -726,12 +731,13 @@ func (b *builder) describe() {
 func (b *builder) draw() {
 	for _, f := range b.x.Figures {
 		if f.Missing != "" {
-			b.v.Undrawn = append(b.v.Undrawn, visible(f.Title)+": "+visible(f.Missing))
+			b.v.Undrawn = append(b.v.Undrawn, capital(visible(f.Title))+": "+visible(f.Missing))
 			continue
 		}
 		// As a picture of its own, so that its styles need no leave of the page's policy.
-		b.v.Figures = append(b.v.Figures, figure{b.ids.id("figure", f.Name), visible(f.Title),
-			template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(f.SVG))})
+		const pixels = enlarged * 96 / 72 // a point
+		b.v.Figures = append(b.v.Figures, figure{b.ids.id("figure", f.Name), capital(visible(f.Title)),
+			template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(f.SVG)), int(f.Width * pixels), int(f.Height * pixels)})
 	}
 }
 
@@ -825,7 +831,7 @@ func (b *builder) warnings() {
 		warn("The program that made the run was not built from a clean commit, so its source is not known for certain.")
 	}
 	for _, w := range a.Warnings {
-		warn(strings.ToUpper(visible(w)[:1]) + visible(w)[1:] + ".")
+		warn(capital(visible(w)) + ".")
 	}
 	if n := len(a.WrongReasons); n > 0 {
 		warn(fmt.Sprintf("%s blocked for another reason than the variant's condition names; the table is under Statistics.", plural(n, "trial")))

@@ -146,7 +146,7 @@ func pictures(r *results.Run) ([]report.Picture, error) {
 		if err := d.SVG(&svg); err != nil {
 			return nil, fmt.Errorf("drawing figure %s: %w", f.Name, err)
 		}
-		p.SVG = svg.Bytes()
+		p.SVG, p.Width, p.Height = svg.Bytes(), d.Width.Points(), d.Height.Points()
 		out = append(out, p)
 	}
 	return out, nil
