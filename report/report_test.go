@@ -303,6 +303,15 @@ func TestEveryCountLeadsToAStory(t *testing.T) {
 			t.Errorf("there is no %q that says %s", label, want)
 		}
 	}
+	marks := ""
+	for _, n := range p.elements {
+		if attr(n, "class") == "mark" && n.Parent.Data == "td" && inside(n, "details", "family") == nil {
+			marks += text(n) + "; "
+		}
+	}
+	if marks != "≠1 ~1; ?1; ~1; ?1; " {
+		t.Errorf("the marks of the matrix are %q", marks)
+	}
 	i := slices.IndexFunc(p.elements, func(n *html.Node) bool { return n.Data == "h2" })
 	j := slices.IndexFunc(p.elements, func(n *html.Node) bool { return attr(n, "class") == "verdict alarm" })
 	if text(p.elements[i]) != "Disagreements" || j < 0 || !strings.Contains(text(p.elements[j]), "1 of 9 trials contradict") {

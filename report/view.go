@@ -352,6 +352,15 @@ func (b *builder) families() {
 			c := r.Cells[slices.IndexFunc(r.Cells, func(c results.Cell) bool { return c.Attack == f.ID })]
 			n := tally(c.Success, true)
 			n.Class, n.Href = t.Class, href(fam.Heads[j])
+			against := 0
+			for _, v := range f.Variants {
+				if c := b.d.cells[cellKey{t.info.ID, f.ID, v.Name, v.Kind}]; c != nil && v.Kind == results.Attack && c.gravest().disagrees {
+					against++
+				}
+			}
+			if against > 0 {
+				n.Marks = strings.TrimSpace(fmt.Sprintf("≠%d %s", against, n.Marks))
+			}
 			n.Label = fmt.Sprintf("%s, %s %s: %s attack variants executed", t.Label, fam.ID, fam.Title, n.Text)
 			fam.Counts = append(fam.Counts, n)
 		}
