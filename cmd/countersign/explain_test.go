@@ -60,7 +60,10 @@ func TestEveryTrialCanBeTold(t *testing.T) {
 			names = append(names, f.ID+"/"+v.Name)
 		}
 	}
-	for _, name := range names {
+	for i, name := range names {
+		if raced && i%10 != 0 { // it takes the race detector a minute; .ci/run runs this test without
+			continue
+		}
 		for _, mode := range []string{"M0", "M9"} {
 			code, story, stderr := command(t, t.Context(), "explain", mode, name)
 			if code != 0 || stderr != "" {
