@@ -60,17 +60,20 @@ has_postgres() {
 	[ -n "${COUNTERSIGN_POSTGRES:-}" ] || command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
 }
 
-# need_postgres installs what the tests of the PostgreSQL store start, where this
-# is root's to do, and otherwise says how. They skip themselves without it.
-need_postgres() {
-	! has_postgres || return 0
+# need_package installs what some tests start, where this is root's to do, and otherwise
+# says how. They skip themselves without it.
+need_package() { # NAME PACKAGE HOW
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		say "installing PostgreSQL"
-		if apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql; then
+		say "installing $1"
+		if apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$2"; then
 			return 0
 		fi
 	fi
-	echo "PostgreSQL is not installed, so its tests are skipped: apt-get install postgresql (or brew install postgresql), or COUNTERSIGN_POSTGRES=postgres://USER@HOST/postgres"
+	echo "$1 is not installed, so its tests are skipped: apt-get install $2 (or $3)"
+}
+
+need_postgres() {
+	has_postgres || need_package PostgreSQL postgresql "brew install postgresql, or COUNTERSIGN_POSTGRES=postgres://USER@HOST/postgres"
 }
 
 # has_chromium says that there is a browser for the tests of the report.
@@ -78,16 +81,8 @@ has_chromium() {
 	command -v chromium || command -v chromium-browser || command -v google-chrome || command -v chrome
 } >/dev/null
 
-# need_chromium does for it what need_postgres does for PostgreSQL.
 need_chromium() {
-	! has_chromium || return 0
-	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		say "installing Chromium"
-		if apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends chromium; then
-			return 0
-		fi
-	fi
-	echo "Chromium is not installed, so the tests that open the report are skipped: apt-get install chromium (or brew install --cask chromium)"
+	has_chromium || need_package Chromium chromium "brew install --cask chromium"
 }
 
 build() {

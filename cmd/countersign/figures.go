@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"countersign/figures"
+	"countersign/results"
 )
 
 func newFigures() *cobra.Command {
@@ -52,11 +53,11 @@ Exit codes: 0 drawn; 2 wrong usage, a run that cannot be read, or nothing to dra
 				}
 			}
 			if out == "" {
-				dir, err := filepath.Abs(r.Dir) // RUN may be "."
+				name, err := nameOf(r)
 				if err != nil {
 					return err
 				}
-				out = filepath.Join("figures", "out", filepath.Base(dir))
+				out = picturesOf(name)
 			}
 			paths, left, err := figures.Write(out, d, only...)
 			for _, l := range left {
@@ -78,3 +79,12 @@ Exit codes: 0 drawn; 2 wrong usage, a run that cannot be read, or nothing to dra
 	cmd.Flags().StringVar(&replay, "replay", "", "folder of a replay of AgentDojo traces, for the figure of these")
 	return cmd
 }
+
+// nameOf is the name of a run's folder.
+func nameOf(r *results.Run) (string, error) {
+	dir, err := filepath.Abs(r.Dir) // RUN may be "."
+	return filepath.Base(dir), err
+}
+
+// picturesOf is where what is drawn of a run goes unless told otherwise.
+func picturesOf(name string) string { return filepath.Join("figures", "out", name) }

@@ -68,18 +68,18 @@ M9 are better read with --stories reference.`,
 			if err != nil {
 				return err
 			}
-			dir, err := filepath.Abs(r.Dir) // RUN may be "."
+			name, err := nameOf(r)
 			if err != nil {
 				return err
 			}
 			if out == "" {
-				out = filepath.Join("figures", "out", filepath.Base(dir), "report.html")
+				out = filepath.Join(picturesOf(name), "report.html")
 			}
 			d, err := report.Read(r, usualScenario)
 			if err != nil {
 				return err
 			}
-			x := report.Extras{Name: filepath.Base(dir), Choice: report.Choice(choice), Words: glossary(), Methods: []byte(results.Methods)}
+			x := report.Extras{Name: name, Choice: report.Choice(choice), Words: glossary(), Methods: []byte(results.Methods)}
 			if x.Figures, err = pictures(r); err != nil {
 				return err
 			}
