@@ -60,7 +60,9 @@ func TestVisible(t *testing.T) {
 		"\u3164":               "⟨U+3164⟩", // a filler: a letter that nobody sees
 		"서울\u115f":             "서울⟨U+115F⟩",
 		"אב:":                  "אב:",
-		"א \u200b1":            "א ⟨U+200B⟩1", // the mark keeps the digit in its place
+		"شارع 12":              "شارع⟨U+0020⟩12", // Arabic letters have a class of their own
+		"Ж é€ 5":               "⟨U+0416⟩ é€ 5",  // what a foreign letter is mixed with stays
+		"א \u200b1":            "א ⟨U+200B⟩1",    // the mark keeps the digit in its place
 	} {
 		if got := gateway.Visible(in); got != want {
 			t.Errorf("Visible(%+q) = %q, want %q", in, got, want)

@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("update", false, "write the list of plain characters")
+
+// TestPlainCharacters: the characters beyond ASCII that can be plain, by script, and
+// the skeletons of ASCII, are those of a list that somebody has read. A new version of
+// Unicode or of the table of confusables changes it; so does a rule that is lost.
+func TestPlainCharacters(t *testing.T) {
+	table := looks()
+	scripts := map[string][]rune{}
+	names := slices.Sorted(maps.Keys(unicode.Scripts))
+	for r, x := range table.script {
+		name := "signs"
+		switch {
+		case x == latin:
+			name = "Latin"
+		case x >= others:
+			name = names[x-others]
+		}
+		scripts[name] = append(scripts[name], r)
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		fmt.Fprintf(&b, "%s %s\n", name, ranges(scripts[name]))
+	}
+	for _, of := range []struct {
+		name string
+		is   bool
+	}{{"letters", false}, {"no letters", true}} {
+		var skeletons []string
+		for k, is := range table.ascii {
+			if is == of.is {
+				skeletons = append(skeletons, k)
+			}
+		}
+		slices.Sort(skeletons)
+		fmt.Fprintf(&b, "skeletons of ASCII, %s: %+q\n", of.name, skeletons)
+	}
+	fmt.Fprintf(&b, "longest skeleton: %d bytes\n", table.longest)
+	path := filepath.Join("testdata", "plain.txt")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("what is plain has changed; read it, and write it with go test ./gateway -run PlainCharacters -update:\n%s", diff)
+	}
+}
+
+// ranges writes characters as U+XXXX-YYYY, in order.
+func ranges(rs []rune) string {
+	slices.Sort(rs)
+	var out []string
+	for i := 0; i < len(rs); {
+		j := i
+		for j+1 < len(rs) && rs[j+1] == rs[j]+1 {
+			j++
+		}
+		if i == j {
+			out = append(out, fmt.Sprintf("%04X", rs[i]))
+		} else {
+			out = append(out, fmt.Sprintf("%04X-%04X", rs[i], rs[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(out, " ")
+}
