@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -117,13 +116,13 @@ func Load(r *results.Run) (*Data, error) {
 	}
 	d := &Data{Analysis: a, Approvers: tried.approvers(a)}
 	var ablation Ablation
-	switch err := readJSON(filepath.Join(r.Dir, ablationFile), &ablation); {
+	switch err := readJSON(r.Dir, ablationFile, &ablation); {
 	case err == nil:
 		d.Ablation = &ablation
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	if d.Latency, err = readLatency(filepath.Join(r.Dir, latencyFile), a); err != nil {
+	if d.Latency, err = readLatency(r, a); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -135,7 +134,7 @@ func LoadReplay(dir string) (*Replay, error) {
 		return nil, fmt.Errorf("opening replay %s: %w", dir, err)
 	}
 	var r Replay
-	if err := readJSON(filepath.Join(dir, summaryFile), &r); err != nil {
+	if err := readJSON(dir, summaryFile, &r); err != nil {
 		return nil, fmt.Errorf("opening replay %s: %w", dir, err)
 	}
 	for _, p := range r.Pipelines {
@@ -150,20 +149,20 @@ func LoadReplay(dir string) (*Replay, error) {
 	return &r, nil
 }
 
-func readJSON(path string, v any) error {
-	data, err := results.ReadRegular(path)
+func readJSON(dir, name string, v any) error {
+	data, err := results.ReadPart(dir, name)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
+		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	return nil
 }
 
 // readLatency returns nothing for a file that is not there.
-func readLatency(path string, a *results.Analysis) ([]Latency, error) {
-	data, err := results.ReadRegular(path)
+func readLatency(r *results.Run, a *results.Analysis) ([]Latency, error) {
+	data, err := r.ReadFile(latencyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -188,7 +187,7 @@ func readLatency(path string, a *results.Analysis) ([]Latency, error) {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: line %d: %w", path, n, err)
+			return nil, fmt.Errorf("reading %s: line %d: %w", latencyFile, n, err)
 		}
 		took[l.Target] = append(took[l.Target], time.Duration(l.NS))
 	}

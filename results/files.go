@@ -15,6 +15,8 @@ import (
 // maxFile bounds a file that is read as a whole: the largest known are below 2 MiB.
 const maxFile = 64 << 20
 
+var errTooLarge = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+
 // ReadRegular reads a file of another's choosing: a pipe or a device, which may
 // never end, and what is larger than any file of the lab are errors.
 func ReadRegular(path string) ([]byte, error) {
@@ -45,7 +47,7 @@ func ReadBounded(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+		return nil, errTooLarge
 	}
 	return data, nil
 }

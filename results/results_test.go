@@ -241,7 +241,7 @@ func FuzzParseSums(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseSums([]byte(formatSums(sums)))
+		again, err := parseSums([]byte(sums.String()))
 		if err != nil || !reflect.DeepEqual(sums, again) {
 			t.Fatalf("%v became %v, %v", sums, again, err)
 		}
@@ -472,9 +472,9 @@ func TestOpenRefuses(t *testing.T) {
 		"other schema":     {replace(manifestFile, `"schema": 1`, `"schema": 9`), "schema is 9"},
 		"unknown member":   {replace(manifestFile, `"seed"`, `"sead"`), "unknown object member"},
 		"missing file":     {func(d string) error { return os.Remove(filepath.Join(d, "events", "1.json")) }, "events/1.json is missing"},
-		"no digests":       {func(d string) error { return os.Remove(filepath.Join(d, sumsFile)) }, sumsFile},
+		"no digests":       {func(d string) error { return os.Remove(filepath.Join(d, SumsFile)) }, SumsFile},
 		"added file":       {func(d string) error { return os.WriteFile(filepath.Join(d, "x"), nil, 0o644) }, "x is not part of the run"},
-		"bad digest line":  {replace(sumsFile, "  records", " records"), "SHA256SUMS line 5"},
+		"bad digest line":  {replace(SumsFile, "  records", " records"), "SHA256SUMS line 5"},
 		"removed":          {os.RemoveAll, "no such file"},
 	} {
 		dir := filepath.Join(t.TempDir(), "r")
@@ -570,7 +570,7 @@ func TestWriterFailsClosed(t *testing.T) {
 		t.Errorf("an unusable parent gives %v", err)
 	}
 	w, _ = Create(filepath.Join(t.TempDir(), "r"), manifest(), catalogue())
-	for _, name := range []string{"", ".", "../x", "/x", recordsFile, sumsFile, "a b", "a\nb"} {
+	for _, name := range []string{"", ".", "../x", "/x", recordsFile, SumsFile, "a b", "a\nb"} {
 		if err := w.WriteFile(name, nil); err == nil {
 			t.Errorf("the file name %q was taken", name)
 		}

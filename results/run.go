@@ -24,8 +24,8 @@ type Run struct {
 	Catalogue Catalogue
 }
 
-// Open reads a run and verifies that it is complete, of this schema, and that
-// its files are the ones SHA256SUMS lists, no more and no fewer.
+// Open reads a run, packed ([Pack]) or not, and verifies that it is complete, of this
+// schema, and that its files are the ones SHA256SUMS lists, no more and no fewer.
 func Open(path string) (*Run, error) {
 	r := &Run{Dir: filepath.Clean(path)}
 	fail := func(err error) (*Run, error) { return nil, fmt.Errorf("opening run %s: %w", r.Dir, err) }
@@ -46,7 +46,7 @@ func Open(path string) (*Run, error) {
 	if err := VerifySums(r.Dir, manifestFile, catalogueFile, recordsFile); err != nil {
 		return fail(err)
 	}
-	if data, err = ReadRegular(filepath.Join(r.Dir, catalogueFile)); err != nil {
+	if data, err = r.ReadFile(catalogueFile); err != nil {
 		return fail(err)
 	}
 	if r.Catalogue, err = parseCatalogue(data); err != nil {
@@ -78,75 +78,31 @@ func parseCatalogue(data []byte) (Catalogue, error) {
 	return c, nil
 }
 
-// VerifySums reports when the files of a folder are not the ones its SHA256SUMS
-// lists, no more and no fewer, or when one of these names is not among them.
-func VerifySums(dir string, names ...string) error {
-	data, err := ReadRegular(filepath.Join(dir, sumsFile))
-	if err != nil {
-		return err
-	}
-	want, err := parseSums(data)
-	if err != nil {
-		return err
-	}
-	got, err := digests(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if want[name] == "" {
-			return fmt.Errorf("%s does not list %s", sumsFile, name)
-		}
-	}
-	for _, name := range sortedKeys(want) {
-		switch got[name] {
-		case want[name]:
-		case "":
-			return fmt.Errorf("%s is missing", name)
-		default:
-			return fmt.Errorf("%s was changed after the run: its digest is not the one in %s", name, sumsFile)
-		}
-	}
-	for _, name := range sortedKeys(got) {
-		if want[name] == "" {
-			return fmt.Errorf("%s is not part of the run: it is not listed in %s", name, sumsFile)
-		}
-	}
-	return nil
-}
-
-var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
-
-func parseSums(data []byte) (map[string]string, error) {
-	sums := map[string]string{}
-	n := 0
-	for line := range bytes.Lines(data) {
-		n++
-		m := sumLine.FindSubmatch(bytes.TrimSuffix(line, []byte("\n")))
-		if m == nil {
-			return nil, fmt.Errorf("%s line %d: want a SHA-256 in hex, two spaces and a name", sumsFile, n)
-		}
-		if name := string(m[2]); sums[name] != "" {
-			return nil, fmt.Errorf("%s line %d: %s is listed twice", sumsFile, n, name)
-		}
-		sums[string(m[2])] = string(m[1])
-	}
-	return sums, nil
-}
+// ReadFile reads a file of the run by its name, such as "ablation.json". The error of
+// one that the run does not have is [fs.ErrNotExist].
+func (r *Run) ReadFile(name string) ([]byte, error) { return ReadPart(r.Dir, name) }
 
 // Records reads the records one at a time, in the order in which they were
 // written. An error, which names the line, ends the sequence. So does a number of
 // records other than the manifest's.
 func (r *Run) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		f, err := os.Open(filepath.Join(r.Dir, recordsFile))
+		p, err := locate(r.Dir, recordsFile)
+		var rd io.ReadCloser
+		if err == nil {
+			rd, err = p.open()
+		}
 		if err != nil {
 			yield(Record{}, fmt.Errorf("reading records: %w", err))
 			return
 		}
-		defer f.Close()
+		defer rd.Close()
+		read := readRecords
+		if p.delta {
+			read = readDelta
+		}
 		n := 0
-		for rec, err := range readRecords(f) {
+		for rec, err := range read(rd) {
 			if err != nil {
 				err = fmt.Errorf("reading records of %s: %w", r.Dir, err)
 			}
@@ -163,6 +119,27 @@ func (r *Run) Records() iter.Seq2[Record, error] {
 
 func readRecords(rd io.Reader) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		n := 0
+		for line, err := range completeLines(rd) {
+			n++
+			var rec Record
+			if err == nil {
+				rec, err = decodeRecord(line)
+			}
+			if err != nil {
+				yield(Record{}, fmt.Errorf("line %d: %w", n, err))
+				return
+			}
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// completeLines are the lines of a text, without their ends. An error is the last.
+func completeLines(rd io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
 		s := bufio.NewScanner(rd)
 		s.Buffer(make([]byte, 0, 1<<16), maxLine)
 		// A last line without its newline was cut off, so it is kept in sight.
@@ -175,20 +152,13 @@ func readRecords(rd io.Reader) iter.Seq2[Record, error] {
 			}
 			return 0, nil, nil
 		})
-		n := 0
 		for s.Scan() {
-			n++
-			rec, err := decodeRecord(s.Bytes())
-			if err != nil {
-				yield(Record{}, fmt.Errorf("line %d: %w", n, err))
-				return
-			}
-			if !yield(rec, nil) {
+			if !yield(s.Bytes(), nil) {
 				return
 			}
 		}
 		if err := s.Err(); err != nil {
-			yield(Record{}, fmt.Errorf("line %d: %w", n+1, err))
+			yield(nil, err)
 		}
 	}
 }

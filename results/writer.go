@@ -3,12 +3,9 @@ package results
 import (
 	"bufio"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,7 +20,6 @@ const (
 	catalogueFile = "catalogue.json"
 	recordsFile   = "records.jsonl"
 	latencyFile   = "latency.jsonl"
-	sumsFile      = "SHA256SUMS"
 )
 
 // A Writer writes one run. Its methods may be called concurrently, but records
@@ -131,7 +127,7 @@ func (w *Writer) WriteFile(name string, data []byte) error {
 		return w.err
 	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '\\' }) ||
-		slices.Contains([]string{manifestFile, catalogueFile, recordsFile, latencyFile, sumsFile}, name) {
+		slices.Contains([]string{manifestFile, catalogueFile, recordsFile, latencyFile, SumsFile}, name) {
 		return fmt.Errorf("writing %q into the run: not a usable name", name)
 	}
 	path := filepath.Join(w.partial, filepath.FromSlash(name))
@@ -171,11 +167,11 @@ func (w *Writer) settle() error {
 	if err := w.writeManifest(); err != nil {
 		return err
 	}
-	sums, err := digests(w.partial)
+	sums, err := digests(w.partial, nil)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(w.partial, sumsFile), []byte(formatSums(sums)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(w.partial, SumsFile), []byte(sums.String()), 0o644); err != nil {
 		return err
 	}
 	err = filepath.WalkDir(w.partial, func(path string, _ fs.DirEntry, err error) error {
@@ -261,48 +257,6 @@ func (l *lines) write(line []byte) error {
 }
 
 func (l *lines) close() error { return errors.Join(l.b.Flush(), l.f.Close()) }
-
-// digests returns the SHA-256 of every file under dir but the list of digests, by
-// slash-separated name.
-func digests(dir string) (map[string]string, error) {
-	sums := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		name := filepath.ToSlash(rel)
-		if name == sumsFile {
-			return nil
-		}
-		if !d.Type().IsRegular() {
-			return fmt.Errorf("%s is not a regular file", name)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		h := sha256.New()
-		if _, err := io.Copy(h, f); err != nil {
-			return err
-		}
-		sums[name] = hex.EncodeToString(h.Sum(nil))
-		return nil
-	})
-	return sums, err
-}
-
-func formatSums(sums map[string]string) string {
-	var b strings.Builder
-	for _, name := range sortedKeys(sums) {
-		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
-	}
-	return b.String()
-}
 
 func syncPath(path string) error {
 	f, err := os.Open(path)

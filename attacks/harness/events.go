@@ -344,7 +344,7 @@ func (j *judging) read(target, attack, variant, scenario string, seed uint64) (E
 }
 
 func decodeFile[T any](dir, name string, parse func([]byte) (T, error)) (v T, err error) {
-	data, err := results.ReadRegular(filepath.Join(dir, filepath.FromSlash(name)))
+	data, err := results.ReadPart(dir, name)
 	if err != nil {
 		return v, err
 	}

@@ -11,18 +11,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"countersign/results"
 )
 
-// The files of a replay's folder, in the order of SHA256SUMS.
+// The files of a replay's folder besides its list of digests.
 const (
 	replayManifestFile = "manifest.json"
 	replayRecordsFile  = "replay.jsonl"
 	replaySummaryFile  = "summary.json"
-	replaySumsFile     = "SHA256SUMS"
 )
 
 // A ReplayWriter writes the folder of one replay: manifest.json, which alone holds
@@ -115,18 +113,14 @@ func (w *ReplayWriter) settle(s *ReplaySummary, at time.Time) error {
 	if err := errors.Join(w.writeJSON(replaySummaryFile, s), w.writeJSON(replayManifestFile, w.manifest)); err != nil {
 		return err
 	}
-	var sums strings.Builder
-	for _, name := range []string{replayManifestFile, replayRecordsFile, replaySummaryFile} {
-		sum, err := FileDigest(filepath.Join(w.partial, name))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
-	}
-	if err := os.WriteFile(filepath.Join(w.partial, replaySumsFile), []byte(sums.String()), 0o644); err != nil {
+	sums, err := results.SumsOf(w.partial)
+	if err != nil {
 		return err
 	}
-	for _, name := range []string{replayManifestFile, replayRecordsFile, replaySummaryFile, replaySumsFile, "."} {
+	if err := os.WriteFile(filepath.Join(w.partial, results.SumsFile), []byte(sums.String()), 0o644); err != nil {
+		return err
+	}
+	for _, name := range []string{replayManifestFile, replayRecordsFile, replaySummaryFile, results.SumsFile, "."} {
 		if err := syncFile(filepath.Join(w.partial, name)); err != nil {
 			return err
 		}

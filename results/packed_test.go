@@ -1,0 +1,183 @@
+package results
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// What a delta says of records is what they say.
+func TestDeltaRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := rapid.SliceOf(anyRecord()).Draw(t, "records")
+		for i := range records {
+			if rapid.Bool().Draw(t, "usual pair") {
+				records[i].Pair = usualPair(records[i])
+			}
+			if i > 0 && rapid.Bool().Draw(t, "as before") {
+				records[i] = records[i-1]
+				if records[i].Detail = ""; records[i].Observed == Error {
+					records[i].Observed = Held // a detail that goes away
+				}
+			}
+		}
+		var want, delta bytes.Buffer
+		for _, r := range records {
+			line, err := r.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Write(line)
+		}
+		if err := writeDelta(&delta, Sequence(records)); err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		all, err := collect(readDelta(&delta))
+		for _, r := range all {
+			line, bad := r.encode()
+			err = errors.Join(err, bad)
+			got = append(got, line...)
+		}
+		if diff := cmp.Diff(want.String(), string(got)); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func FuzzReadDelta(f *testing.F) {
+	f.Add([]byte(line + "\n" + `{"target":"M0","effects":0}` + "\n{}\n"))
+	f.Add([]byte(`{"schema":1}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		records, err := collect(readDelta(bytes.NewReader(data)))
+		if err != nil {
+			return
+		}
+		var delta bytes.Buffer
+		if err := writeDelta(&delta, Sequence(records)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := collect(readDelta(&delta))
+		if err != nil || len(again) != len(records) {
+			t.Fatalf("%d records became %d, %v", len(records), len(again), err)
+		}
+		for i, r := range again {
+			if cmp.Diff(r, records[i]) != "" {
+				// An encoded record has no null list and no broken text.
+				a, _ := r.encode()
+				b, _ := records[i].encode()
+				if !bytes.Equal(a, b) {
+					t.Fatalf("%s became %s", b, a)
+				}
+			}
+		}
+	})
+}
+
+func packedRun(t *testing.T) (whole, packed string) {
+	t.Helper()
+	dir := t.TempDir()
+	whole, packed = filepath.Join(dir, "run"), filepath.Join(dir, "packed")
+	write(t, whole, attack("M0", "amount", "mail", PredictExecuted, Executed), attack("M9", "amount", "mail", PredictBlocked, Refused))
+	if err := Pack(whole, packed); err != nil {
+		t.Fatal(err)
+	}
+	return whole, packed
+}
+
+// A packed run is the run, to every reader.
+func TestPack(t *testing.T) {
+	whole, packed := packedRun(t)
+	a, err := Open(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{a.Manifest, a.Catalogue}, []any{b.Manifest, b.Catalogue}); diff != "" {
+		t.Error(diff)
+	}
+	want, err := collect(a.Records())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := collect(b.Records())
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	for _, name := range []string{"events/1.json", latencyFile, catalogueFile, recordsFile} {
+		one, err1 := a.ReadFile(name)
+		other, err2 := b.ReadFile(name)
+		if err := errors.Join(err1, err2); err != nil || !bytes.Equal(one, other) {
+			t.Errorf("%s: %q and %q, %v", name, one, other, err)
+		}
+	}
+	if _, err := b.ReadFile("ablation.json"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	// Again over what is there, and from what is packed.
+	before, _ := os.ReadFile(filepath.Join(packed, deltaFile))
+	for _, from := range []string{whole, packed} {
+		if err := Pack(from, packed); err != nil {
+			t.Fatal(err)
+		}
+		if after, _ := os.ReadFile(filepath.Join(packed, deltaFile)); !bytes.Equal(before, after) {
+			t.Errorf("packing %s again gives other bytes", from)
+		}
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(packed)); len(entries) != 2 {
+		t.Errorf("left beside the folder: %v", entries)
+	}
+}
+
+func TestOpenRefusesPacked(t *testing.T) {
+	put := func(dir, name string, text string) error {
+		data, err := Compress([]byte(text))
+		return errors.Join(err, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+	}
+	for name, c := range map[string]struct {
+		change func(dir string) error
+		want   string
+	}{
+		"another record":  {func(d string) error { return put(d, deltaFile, line+"\n") }, "records.jsonl was changed"},
+		"no record":       {func(d string) error { return put(d, deltaFile, "{}\n") }, "line 1"},
+		"cut off":         {func(d string) error { return os.Truncate(filepath.Join(d, deltaFile), 40) }, "unexpected EOF"},
+		"not compressed":  {func(d string) error { return os.WriteFile(filepath.Join(d, deltaFile), []byte(line), 0o644) }, "gzip"},
+		"another text":    {func(d string) error { return put(d, "events/1.json.gz", "[]") }, "events/1.json was changed"},
+		"there twice":     {func(d string) error { return os.WriteFile(filepath.Join(d, "events", "1.json"), nil, 0o644) }, "there twice"},
+		"missing":         {func(d string) error { return os.Remove(filepath.Join(d, deltaFile)) }, "records.jsonl is missing"},
+		"added":           {func(d string) error { return put(d, "x.gz", "x") }, "x is not part of the run"},
+		"changed digests": {func(d string) error { return os.WriteFile(filepath.Join(d, SumsFile), nil, 0o644) }, "does not list manifest.json"},
+	} {
+		_, dir := packedRun(t)
+		if err := c.change(dir); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %q", name, err, c.want)
+		}
+	}
+}
+
+// What is no run is not packed, and what was there stays.
+func TestPackRefuses(t *testing.T) {
+	whole, packed := packedRun(t)
+	if err := os.WriteFile(filepath.Join(whole, recordsFile), []byte(line+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Pack(whole, packed); err == nil || !strings.Contains(err.Error(), "records.jsonl was changed") {
+		t.Errorf("packing a run that was changed: %v", err)
+	}
+	if _, err := Open(packed); err != nil {
+		t.Errorf("the folder before: %v", err)
+	}
+}
