@@ -549,7 +549,7 @@ func (b *builder) draw() {
 var shownElsewhere = []string{"disagreements", "errors", "success", "benign", "not-applicable", "remarks"}
 
 func (b *builder) tables() {
-	for _, t := range export.Tables(b.d.Analysis) {
+	for _, t := range (export.Document{Analysis: b.d.Analysis, More: b.x.Tables}).Tables() {
 		if slices.Contains(shownElsewhere, t.Name) {
 			continue
 		}

@@ -26,6 +26,7 @@ import (
 	"strings"
 
 	"countersign/results"
+	"countersign/results/export"
 )
 
 // Extras is what a report shows besides the run.
@@ -35,6 +36,7 @@ type Extras struct {
 	Choice  Choice
 	Stories map[string]Telling // by [Key]
 	Figures []Picture
+	Tables  []export.Table // behind those of the analysis
 	// Methods is Markdown; empty for none.
 	Methods []byte
 	// Sums are the digests of the run's files, as of sha256sum(1).

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"countersign/attacks"
@@ -192,12 +194,40 @@ func wholeCatalogue(p harness.Plan) bool {
 	return len(p.Scenarios) == len(scenarios.All()) && count(p.Families) == count(attacks.All())
 }
 
+// ablationFile is what a run with --ablate has besides its records.
+const ablationFile = "ablation.json"
+
 func writeAblation(w *results.Writer, r *harness.AblationReport) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the ablation: %w", err)
 	}
-	return w.WriteFile("ablation.json", append(data, '\n'))
+	return w.WriteFile(ablationFile, append(data, '\n'))
+}
+
+// readAblation reads the ablation of a run, nil if it made none.
+func readAblation(r *results.Run) (*harness.AblationReport, error) {
+	data, err := r.ReadFile(ablationFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	report := &harness.AblationReport{}
+	if err == nil {
+		err = jsonv2.Unmarshal(data, report, jsonv2.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the ablation of %s: %w", r.Dir, err)
+	}
+	return report, nil
+}
+
+// takenApart are the tables of a run's ablation, if it made one.
+func takenApart(r *results.Run) ([]export.Table, error) {
+	report, err := readAblation(r)
+	if report == nil || err != nil {
+		return nil, err
+	}
+	return ablationTables(report), nil
 }
 
 // report prints what the run and the ablation found. The exit code is the worse

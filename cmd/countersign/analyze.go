@@ -20,7 +20,8 @@ func newAnalyze() *cobra.Command {
 		Aliases: []string{"analyse"},
 		Short:   "Print every table of a run",
 		Long: `Analyze counts the records of a run: disagreements with the prediction first,
-then attack success, benign success, paired comparisons and intervals.
+then attack success, benign success, paired comparisons and intervals; of a run
+with --ablate also the cuts.
 ` + runArgument + `
 
 The unit is the attack variant. Intervals and p values describe these variants
@@ -38,12 +39,12 @@ LaTeX needs ` + export.LaTeXPreamble + `.`,
   countersign analyze 20260105T090000Z-0a1b2c --csv | column -s, -t`,
 		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := analysis(args)
+			d, err := document(args)
 			if err != nil {
 				return err
 			}
 			if out != "" {
-				paths, err := export.WriteFiles(out, a)
+				paths, err := d.WriteFiles(out)
 				for _, p := range paths {
 					if _, err := fmt.Fprintln(cmd.OutOrStdout(), p); err != nil {
 						return err
@@ -52,7 +53,7 @@ LaTeX needs ` + export.LaTeXPreamble + `.`,
 				if err != nil {
 					return hint(err, "choose a place you can write to with --out")
 				}
-				return verdict(a)
+				return verdict(d.Analysis)
 			}
 			format := export.Text
 			for f, set := range chosen {
@@ -60,10 +61,10 @@ LaTeX needs ` + export.LaTeXPreamble + `.`,
 					format = f
 				}
 			}
-			if err := export.Write(cmd.OutOrStdout(), a, format, tables...); err != nil {
+			if err := d.Write(cmd.OutOrStdout(), format, tables...); err != nil {
 				return err
 			}
-			return verdict(a)
+			return verdict(d.Analysis)
 		},
 	}
 	for f, usage := range map[export.Format]string{
@@ -82,11 +83,18 @@ LaTeX needs ` + export.LaTeXPreamble + `.`,
 	return cmd
 }
 
-// analysis analyses the run that the arguments name.
-func analysis(args []string) (*results.Analysis, error) {
+// document is what there is to write of the run that the arguments name.
+func document(args []string) (export.Document, error) {
 	r, err := openRun(args)
 	if err != nil {
-		return nil, err
+		return export.Document{}, err
 	}
-	return results.AnalyseRun(r)
+	return documentOf(r)
+}
+
+func documentOf(r *results.Run) (d export.Document, err error) {
+	if d.Analysis, err = results.AnalyseRun(r); err == nil {
+		d.More, err = takenApart(r)
+	}
+	return d, err
 }

@@ -43,14 +43,9 @@ Exit codes: 0 drawn; 2 wrong usage, a run that cannot be read, or nothing to dra
 			if err != nil {
 				return err
 			}
-			d, err := figures.Load(r)
+			d, err := loadFigures(r, replay)
 			if err != nil {
 				return err
-			}
-			if replay != "" {
-				if d.Replay, err = figures.LoadReplay(replay); err != nil {
-					return hint(err, "--replay takes a folder that countersign agentdojo replay --out has made")
-				}
 			}
 			if out == "" {
 				name, err := nameOf(r)
@@ -78,6 +73,16 @@ Exit codes: 0 drawn; 2 wrong usage, a run that cannot be read, or nothing to dra
 	cmd.Flags().StringSliceVar(&only, "only", nil, "figures by name (default all)")
 	cmd.Flags().StringVar(&replay, "replay", "", "folder of a replay of AgentDojo traces, for the figure of these")
 	return cmd
+}
+
+// loadFigures reads what is drawn of a run and, unless it is empty, of a replay.
+func loadFigures(r *results.Run, replay string) (*figures.Data, error) {
+	d, err := figures.Load(r)
+	if err == nil && replay != "" {
+		d.Replay, err = figures.LoadReplay(replay)
+		err = hint(err, "--replay takes a folder that countersign agentdojo replay --out has made")
+	}
+	return d, err
 }
 
 // nameOf is the name of a run's folder.

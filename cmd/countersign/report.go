@@ -28,7 +28,7 @@ import (
 const reportTooLarge = 15 << 20
 
 func newReport() *cobra.Command {
-	var out, choice string
+	var out, choice, replay string
 	var quiet bool
 	var c composing
 	cmd := &cobra.Command{
@@ -80,7 +80,10 @@ M9 are better read with --stories reference.`,
 				return err
 			}
 			x := report.Extras{Name: name, Choice: report.Choice(choice), Words: glossary(), Methods: []byte(results.Methods)}
-			if x.Figures, err = pictures(r); err != nil {
+			if x.Figures, err = pictures(r, replay); err != nil {
+				return err
+			}
+			if x.Tables, err = takenApart(r); err != nil {
 				return err
 			}
 			sums, err := results.ReadRegular(filepath.Join(r.Dir, "SHA256SUMS"))
@@ -120,14 +123,15 @@ M9 are better read with --stories reference.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the file, in a folder that is made when needed (default report.html in figures/out/ and the name of the run)")
 	cmd.Flags().StringVar(&choice, "stories", string(report.All), "whose trials are told: all, reference or none")
+	cmd.Flags().StringVar(&replay, "replay", "", "folder of a replay of AgentDojo traces, for the figure of these")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the path of the file and nothing else")
 	c.flags(cmd)
 	return cmd
 }
 
 // pictures draws every figure of a run, or says why it cannot be drawn.
-func pictures(r *results.Run) ([]report.Picture, error) {
-	data, err := figures.Load(r)
+func pictures(r *results.Run, replay string) ([]report.Picture, error) {
+	data, err := loadFigures(r, replay)
 	if err != nil {
 		return nil, err
 	}

@@ -55,15 +55,24 @@ func (f Format) write(w io.Writer, t Table) error {
 	return fmt.Errorf("a table cannot be written as %s", f)
 }
 
-// Write writes the analysis in a format: all its tables, or those with the names or ids,
-// in the order of [Tables]. CSV holds one table, which is [Cells] where none is named, and JSON
-// the analysis. An unknown format or name is an error.
-func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
+// A Document is what is written of a run. The zero value cannot be.
+type Document struct {
+	Analysis *results.Analysis
+	More     []Table // behind those of the analysis; such as what the run took apart
+}
+
+// Tables are all of a document, but for [Cells].
+func (d Document) Tables() []Table { return append(Tables(d.Analysis), d.More...) }
+
+// Write writes the document in a format: all its tables, or those with the names or ids,
+// in the order of [Document.Tables]. CSV holds one table, which is [Cells] where none is
+// named, and JSON the analysis. An unknown format or name is an error.
+func (d Document) Write(w io.Writer, f Format, names ...string) error {
 	fail := func(err error) error { return fmt.Errorf("writing results as %s: %w", f, err) }
 	switch {
 	case !slices.Contains(Formats(), f):
 		return fmt.Errorf("writing results: format is %q, want one of %v", f, Formats())
-	case a == nil:
+	case d.Analysis == nil:
 		return fail(errors.New("there is no analysis"))
 	case f == JSON && len(names) > 0:
 		return fail(errors.New("JSON is the whole analysis and has no tables"))
@@ -72,13 +81,13 @@ func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
 	}
 	var b bytes.Buffer
 	if f == JSON {
-		data, err := json.MarshalIndent(a, "", "  ")
+		data, err := json.MarshalIndent(d.Analysis, "", "  ")
 		if err != nil {
 			return fail(err)
 		}
 		b.WriteString(results.EscapeJSON(string(data)) + "\n")
 	} else {
-		tables, err := choose(a, names)
+		tables, err := d.choose(names)
 		if err != nil {
 			return fail(err)
 		}
@@ -100,13 +109,13 @@ func Write(w io.Writer, a *results.Analysis, f Format, names ...string) error {
 	return nil
 }
 
-// choose returns the tables with the names; all of [Tables] where none is named.
-func choose(a *results.Analysis, names []string) ([]Table, error) {
-	tables := Tables(a)
+// choose returns the tables with the names; all where none is named.
+func (d Document) choose(names []string) ([]Table, error) {
+	tables := d.Tables()
 	if len(names) == 0 {
 		return tables, nil
 	}
-	tables = append(tables, Cells(a))
+	tables = append(tables, Cells(d.Analysis))
 	have := make([]string, len(tables))
 	for i, t := range tables {
 		have[i] = t.ID()
@@ -122,38 +131,55 @@ func choose(a *results.Analysis, names []string) ([]Table, error) {
 	}), nil
 }
 
-// WriteFiles writes every table into a folder, which it makes when needed, once for each
-// form: ID.txt, ID.md, ID.csv and ID.tex, and the analysis as analysis.json. It
-// returns the paths.
-func WriteFiles(dir string, a *results.Analysis) (paths []string, err error) {
+// WriteFiles writes every table into a folder, as [WriteTables] does, and the analysis
+// as analysis.json. It returns the paths.
+func (d Document) WriteFiles(dir string) (paths []string, err error) {
+	if d.Analysis == nil {
+		return nil, errors.New("writing tables: there is no analysis")
+	}
+	if paths, err = WriteTables(dir, append(d.Tables(), Cells(d.Analysis))...); err != nil {
+		return paths, err
+	}
+	path := filepath.Join(dir, "analysis."+JSON.ext())
+	if err := writeFile(path, func(w io.Writer) error { return d.Write(w, JSON) }); err != nil {
+		return paths, err
+	}
+	return append(paths, path), nil
+}
+
+// WriteTables writes tables into a folder, which it makes when needed, once for each
+// form: ID.txt, ID.md, ID.csv and ID.tex. It returns the paths.
+func WriteTables(dir string, tables ...Table) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("writing tables: %w", err)
 	}
-	put := func(name string, f Format, write func(io.Writer) error) error {
-		var b bytes.Buffer
-		path := filepath.Join(dir, name+"."+f.ext())
-		if slices.Contains(paths, path) {
-			return fmt.Errorf("writing tables: two have the name %s", name)
-		}
-		err := write(&b)
-		if err == nil {
-			err = os.WriteFile(path, b.Bytes(), 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("writing table %s: %w", path, err)
-		}
-		paths = append(paths, path)
-		return nil
-	}
-	for _, t := range append(Tables(a), Cells(a)) {
+	for _, t := range tables {
 		for _, f := range Formats() {
 			if f == JSON {
 				continue
 			}
-			if err := put(t.ID(), f, func(w io.Writer) error { return f.write(w, t) }); err != nil {
+			path := filepath.Join(dir, t.ID()+"."+f.ext())
+			if slices.Contains(paths, path) {
+				return paths, fmt.Errorf("writing tables: two have the name %s", t.ID())
+			}
+			if err := writeFile(path, func(w io.Writer) error { return f.write(w, t) }); err != nil {
 				return paths, err
 			}
+			paths = append(paths, path)
 		}
 	}
-	return paths, put("analysis", JSON, func(w io.Writer) error { return Write(w, a, JSON) })
+	return paths, nil
+}
+
+// writeFile writes a file when its text is whole.
+func writeFile(path string, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	err := write(&b)
+	if err == nil {
+		err = os.WriteFile(path, b.Bytes(), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing table %s: %w", path, err)
+	}
+	return nil
 }

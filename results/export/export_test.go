@@ -120,7 +120,7 @@ func TestGolden(t *testing.T) {
 	a := sample(t)
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if err := Write(&b, a, f); err != nil {
+		if err := (Document{Analysis: a}).Write(&b, f); err != nil {
 			t.Fatal(err)
 		}
 		name := filepath.Join("testdata", "sample."+string(f))
@@ -191,7 +191,7 @@ func TestHostileCells(t *testing.T) {
 	a := analyse(t, c, records)
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if err := Write(&b, a, f); err != nil {
+		if err := (Document{Analysis: a}).Write(&b, f); err != nil {
 			t.Fatal(err)
 		}
 		if f == JSON {
@@ -357,7 +357,7 @@ func TestLaTeXIsInert(t *testing.T) {
 func TestFiles(t *testing.T) {
 	a := sample(t)
 	dir := filepath.Join(t.TempDir(), "new", "tables")
-	paths, err := WriteFiles(dir, a)
+	paths, err := Document{Analysis: a}.WriteFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,16 +370,16 @@ func TestFiles(t *testing.T) {
 		var b bytes.Buffer
 		var err error
 		if f == JSON {
-			err = Write(&b, a, f)
+			err = Document{Analysis: a}.Write(&b, f)
 		} else {
-			err = Write(&b, a, f, name)
+			err = Document{Analysis: a}.Write(&b, f, name)
 		}
 		got, readErr := os.ReadFile(p)
 		if err := errors.Join(err, readErr); err != nil || !bytes.Equal(got, b.Bytes()) {
 			t.Errorf("%s, %v:\n%s\nwant\n%s", p, err, got, b.Bytes())
 		}
 	}
-	if _, err := WriteFiles(paths[0], a); err == nil {
+	if _, err := (Document{Analysis: a}).WriteFiles(paths[0]); err == nil {
 		t.Error("a file was taken for a folder")
 	}
 }
@@ -436,8 +436,8 @@ func TestWriteRefuses(t *testing.T) {
 	var b bytes.Buffer
 	a := sample(t)
 	for name, err := range map[string]error{
-		"no analysis": Write(&b, nil, Text), "no format": Write(&b, a, ""), "no such table": Write(&b, a, Text, "totals", "nothing"),
-		"two tables in CSV": Write(&b, a, CSV, "totals", "success"), "a table of JSON": Write(&b, a, JSON, "totals"),
+		"no analysis": Document{}.Write(&b, Text), "no format": Document{Analysis: a}.Write(&b, ""), "no such table": Document{Analysis: a}.Write(&b, Text, "totals", "nothing"),
+		"two tables in CSV": Document{Analysis: a}.Write(&b, CSV, "totals", "success"), "a table of JSON": Document{Analysis: a}.Write(&b, JSON, "totals"),
 	} {
 		if err == nil || b.Len() > 0 {
 			t.Errorf("%s: written, %d bytes", name, b.Len())
