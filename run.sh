@@ -23,6 +23,8 @@ usage() {
 ./run.sh soak [ARG…]      take 100,000 approvals through served gateways over SQLite, and over PostgreSQL
                           where there is one, with replays, faults and kills (ARG: for countersign
                           soak, such as --approvals 1000); fails if an effect is not the one approved
+./run.sh paper [ARG…]     every run that this machine can make, with all tables and figures, compared with
+                          results/reference (ARG: for countersign paper); eight minutes
 ./run.sh help             this text
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,
@@ -216,6 +218,13 @@ mutants() {
 	exit "$code"
 }
 
+paper() {
+	need_go
+	build
+	say "everything that is published"
+	bin/countersign paper "$@"
+}
+
 # with_postgres runs a command with the address of a PostgreSQL server in
 # COUNTERSIGN_POSTGRES, of one that ends with it unless there is one to use.
 with_postgres() {
@@ -266,7 +275,7 @@ soak() {
 command=${1:-matrix}
 [ $# -eq 0 ] || shift
 case $command in
-matrix | bench | fuzz | mutants | crash | soak) "$command" "$@" ;;
+matrix | bench | fuzz | mutants | crash | soak | paper) "$command" "$@" ;;
 test) test_all "$@" ;;
 help | -h | --help) usage ;;
 *)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +100,7 @@ func (o replayOptions) run(cmd *cobra.Command, paths []string) error {
 	keep := func(harness.ReplayRecord) error { return nil }
 	var w *harness.ReplayWriter
 	if o.out != "" {
-		m := results.NewManifest(append([]string{"countersign"}, os.Args[1:]...), 0, started)
+		m := results.NewManifest(argv(ctx), 0, started)
 		m.Inputs = inputs
 		if w, err = harness.CreateReplay(o.out, m); err != nil {
 			return hint(err, "choose a new folder in a place you can write to with --out")
@@ -235,14 +236,12 @@ func (o replayOptions) print(w io.Writer, sum *harness.ReplaySummary) error {
 		e.SetIndent("", "  ")
 		return e.Encode(sum)
 	}
-	for _, p := range sum.Pipelines {
-		for _, t := range []export.Table{harmTable(sum, p), fateTable(p)} {
-			if err := t.Text(w); err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintln(w); err != nil {
-				return err
-			}
+	for _, t := range replayTables(sum) {
+		if err := t.Text(w); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
 		}
 	}
 	var left []string
@@ -258,6 +257,27 @@ func (o replayOptions) print(w io.Writer, sum *harness.ReplaySummary) error {
 		_, err = fmt.Fprintf(w, "Replay: %s (one record for each trace and mode in replay.jsonl)\n", o.out)
 	}
 	return err
+}
+
+// replayTables are those of every pipeline.
+func replayTables(sum *harness.ReplaySummary) (out []export.Table) {
+	for _, p := range sum.Pipelines {
+		for _, t := range []export.Table{harmTable(sum, p), fateTable(p)} {
+			t.Group = fileName(p.Pipeline)
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// fileName is a name from outside as a part of a file's.
+func fileName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '.' || r == '-') {
+			return r
+		}
+		return '_'
+	}, s)
 }
 
 func rate(c harness.Count) string { return fmt.Sprintf("%d/%d", c.K, c.N) }

@@ -49,6 +49,9 @@ func hint(err error, format string, args ...any) error {
 
 // run executes one command line and returns the exit code of the process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if ctx.Value(commandLine{}) == nil { // a command may run others
+		ctx = context.WithValue(ctx, commandLine{}, args)
+	}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -69,6 +72,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "countersign: hint: see %s --help\n", cmd.CommandPath())
 	}
 	return 2
+}
+
+// commandLine is the key of what the arguments were, in a command's context.
+type commandLine struct{}
+
+// argv is the command line that manifests tell.
+func argv(ctx context.Context) []string {
+	args, _ := ctx.Value(commandLine{}).([]string)
+	return append([]string{"countersign"}, args...)
 }
 
 // oneLine keeps a text from another source on one line and harmless to a terminal.
@@ -119,6 +131,7 @@ of a pipe goes away the program ends by SIGPIPE, as others do.`,
 		newSoak(),
 		newFigures(),
 		newReport(),
+		newPaper(),
 		newGateway(),
 		newProvider(),
 		newAudit(),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +69,12 @@ func printDifference(w io.Writer, d harness.Difference) error {
 	if _, err := fmt.Fprintf(w, "%s, seed %d:\n", oneLine(d.Stored.Name()), d.Stored.Seed); err != nil {
 		return err
 	}
-	a, b := reflect.ValueOf(d.Stored), reflect.ValueOf(d.Judged)
+	return printMembers(w, d.Stored, d.Judged, "the record says", "the events say")
+}
+
+// printMembers prints what two records say in the members in which they differ.
+func printMembers(w io.Writer, one, other results.Record, oneSays, otherSays string) error {
+	a, b := reflect.ValueOf(one), reflect.ValueOf(other)
 	for i := range a.NumField() {
 		if reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
 			continue
@@ -81,7 +87,8 @@ func printDifference(w io.Writer, d harness.Difference) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, "  %s: the record says %s, the events say %s\n", a.Type().Field(i).Tag.Get("json"), oneLine(string(was)), oneLine(string(is))); err != nil {
+		name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
+		if _, err := fmt.Fprintf(w, "  %s: %s %s, %s %s\n", name, oneSays, oneLine(string(was)), otherSays, oneLine(string(is))); err != nil {
 			return err
 		}
 	}

@@ -119,11 +119,9 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if o.out == "" {
-		var random [3]byte
-		_, _ = rand.Read(random[:]) // never fails (crypto/rand)
-		o.out = filepath.Join(runsDir, results.NewID(started, random))
+		o.out = newRunDir(started)
 	}
-	m := results.NewManifest(append([]string{"countersign"}, os.Args[1:]...), o.seed, started)
+	m := results.NewManifest(argv(ctx), o.seed, started)
 	for _, s := range plan.Scenarios {
 		m.Inputs["scenarios/data/"+s.ID+".yaml"] = s.Digest()
 	}
@@ -157,6 +155,13 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 		return o.ablating.report(cmd.OutOrStdout(), o, ablation)
 	}
 	return printRun(cmd.OutOrStdout(), o.out, o.quiet)
+}
+
+// newRunDir is where what begins now goes unless told otherwise.
+func newRunDir(started time.Time) string {
+	var random [3]byte
+	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+	return filepath.Join(runsDir, results.NewID(started, random))
 }
 
 // plan turns the flags into a plan that selects something, against the remote
