@@ -29,7 +29,7 @@ usage() {
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,
 figures/out/. The exit code of ./run.sh is that of the matrix, held also
-against results/reference/baseline.json: 0 as predicted and nothing worse than
+against results/reference/matrix: 0 as predicted and nothing worse than
 there, 1 a measurement contradicts its prediction or is worse, 2 cannot tell.
 TEXT
 }
@@ -104,8 +104,8 @@ matrix() {
 	run=results/runs/$(date -u +%Y%m%dT%H%M%SZ)-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')
 	bin/countersign run --out "$run" || code=$?
 	[ -d "$run" ] || exit "$code" # it has said why
-	say "comparing with results/reference/baseline.json"
-	bin/countersign check "$run" --baseline results/reference/baseline.json || code=$((code ? code : $?))
+	say "comparing with results/reference/matrix"
+	bin/countersign check "$run" --baseline results/reference/matrix || code=$((code ? code : $?))
 	say "drawing the figures"
 	bin/countersign figures "$run"
 	say "writing the report"

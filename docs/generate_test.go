@@ -150,10 +150,20 @@ func orDash(s string) string {
 	return s
 }
 
+// reference is a run of the committed reference.
+func reference(t *testing.T, part string) *results.Run {
+	t.Helper()
+	r, err := results.Open(filepath.Join("..", "results", "reference", part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // ablationPage writes the reference ablation, which a test of the command holds
 // against the catalogue.
 func ablationPage(t *testing.T, p *page) {
-	data, err := os.ReadFile(filepath.Join("..", "results", "reference", "ablation-M9.json"))
+	data, err := reference(t, "ablation").ReadFile("ablation.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +179,7 @@ func ablationPage(t *testing.T, p *page) {
 		}
 		return orDash(strings.Join(out, ", "))
 	}
-	p.head("What each binding of M9 is for", "results/reference/ablation-M9.json")
+	p.head("What each binding of M9 is for", "results/reference/ablation")
 	p.line("M9 is deployed without parts of its bindings, and trials find for each variant the *minimal cuts*: the smallest sets of bindings whose")
 	p.line("loss lets it through. `a`+`b` are both lost; the loss of either alone opens nothing. `countersign run --ablate M9` repeats it in five")
 	p.line("minutes and holds the cuts against those that the stopping conditions predict. This page is from %d trials, with %d disagreements.\n", r.Trials, len(r.Disagreements))
@@ -206,14 +216,15 @@ func ablationPage(t *testing.T, p *page) {
 // comparisonPage writes the modes beside the main table, and what the reference runs
 // observed of them; a test of the command holds those runs against the modes.
 func comparisonPage(t *testing.T, p *page) {
-	reference := func(name string) *results.Baseline {
-		b, err := results.ReadBaseline(filepath.Join("..", "results", "reference", name))
+	observed := func(part string) *results.Baseline {
+		r := reference(t, part)
+		b, err := results.BaselineOf(r.Records(), r.Catalogue)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	main, beside := reference("baseline.json"), reference("beside.json.gz")
+	main, beside := observed("matrix"), observed("beside")
 	header := []string{""}
 	for _, f := range attacks.All() {
 		header = append(header, f.ID)

@@ -59,7 +59,7 @@ type AblationPlace struct {
 	Cuts [][]string `json:"cuts"`
 }
 
-// A Latency holds how long decisions of one target took, in ascending order.
+// A Latency holds how long dispatches of one target took, in ascending order.
 type Latency struct {
 	Target results.TargetInfo
 	Took   []time.Duration
@@ -103,7 +103,6 @@ type Count struct {
 // The further files of a run and of a replay.
 const (
 	ablationFile = "ablation.json"
-	latencyFile  = "latency.jsonl"
 	summaryFile  = "summary.json"
 )
 
@@ -130,7 +129,7 @@ func Load(r *results.Run) (*Data, error) {
 
 // LoadReplay reads the folder of a replay, whose digests it verifies.
 func LoadReplay(dir string) (*Replay, error) {
-	if err := results.VerifySums(dir, "manifest.json", summaryFile); err != nil {
+	if err := results.VerifySums(dir, results.ManifestFile, summaryFile); err != nil {
 		return nil, fmt.Errorf("opening replay %s: %w", dir, err)
 	}
 	var r Replay
@@ -162,7 +161,7 @@ func readJSON(dir, name string, v any) error {
 
 // readLatency returns nothing for a file that is not there.
 func readLatency(r *results.Run, a *results.Analysis) ([]Latency, error) {
-	data, err := r.ReadFile(latencyFile)
+	data, err := r.ReadFile(results.LatencyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -187,7 +186,7 @@ func readLatency(r *results.Run, a *results.Analysis) ([]Latency, error) {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: line %d: %w", latencyFile, n, err)
+			return nil, fmt.Errorf("reading %s: line %d: %w", results.LatencyFile, n, err)
 		}
 		took[l.Target] = append(took[l.Target], time.Duration(l.NS))
 	}

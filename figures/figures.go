@@ -52,7 +52,7 @@ func All() []Figure {
 		{"paired-differences", "each design beside the reference on the same variants", Forest},
 		{"ablation", "what each binding keeps out (of a run with --ablate)", Matrix},
 		{"approvers", "attack success by approver (of a run with several)", Curves},
-		{"latency", "distribution of the time for a decision (of a run that was timed)", ECDF},
+		{"latency", "distribution of the time for a dispatch (of a run with --timed)", ECDF},
 		{"agentdojo", "AgentDojo traces through each design (with --replay)", Bars},
 	}
 }

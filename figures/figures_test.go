@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
+
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +18,6 @@ import (
 	"countersign/results"
 	"countersign/results/stats"
 )
-
-var update = flag.Bool("update", false, "write the golden figures")
 
 var (
 	titles = []string{"argument substitution", "render mismatch", "reference drift", "replay", "cross-audience reuse", "stale authority",
@@ -92,7 +88,7 @@ func sample(t testing.TB) *Data {
 func ablation(t testing.TB) *Ablation {
 	t.Helper()
 	var a Ablation
-	if err := readJSON(filepath.Join("..", "results", "reference", "ablation-M9.json"), &a); err != nil {
+	if err := readJSON(referenceRun("ablation"), ablationFile, &a); err != nil {
 		t.Fatal(err)
 	}
 	return &a
@@ -127,61 +123,22 @@ func replay(a *results.Analysis) *Replay {
 	return r
 }
 
-// reference is the committed reference run. A baseline keeps no prompts, so there is
-// no burden in it.
+// referenceRun is where a run of the committed reference is.
+func referenceRun(part string) string { return filepath.Join("..", "results", "reference", part) }
+
+// reference is the committed reference run, with the ablation of another.
 func reference(t testing.TB) *Data {
 	t.Helper()
-	b, err := results.ReadBaseline(filepath.Join("..", "results", "reference", "baseline.json"))
+	r, err := results.Open(referenceRun("matrix"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := results.Catalogue{}
-	for i, name := range designs {
-		c.Targets = append(c.Targets, results.TargetInfo{ID: fmt.Sprintf("M%d", i), Name: name})
-	}
-	for i, title := range titles {
-		c.Attacks = append(c.Attacks, results.AttackInfo{ID: fmt.Sprintf("AB%d", i+1), Title: title})
-	}
-	for _, s := range b.Scenarios {
-		c.Scenarios = append(c.Scenarios, results.ScenarioInfo{ID: s})
-	}
-	var records []results.Record
-	for _, e := range b.Entries {
-		for i := range c.Attacks {
-			v := results.VariantInfo{Name: e.Variant, Kind: e.Kind}
-			same := func(o results.VariantInfo) bool { return o.Name == v.Name && o.Kind == v.Kind }
-			if a := &c.Attacks[i]; a.ID == e.Attack && !slices.ContainsFunc(a.Variants, same) {
-				a.Variants = append(a.Variants, v)
-			}
-		}
-		n := 0
-		for _, o := range slices.Sorted(maps.Keys(e.Observed)) {
-			for range e.Observed[o] {
-				r := results.Record{Schema: results.Schema, Target: e.Target, Attack: e.Attack, Variant: e.Variant, Kind: e.Kind, Twin: e.Kind == results.Twin,
-					Scenario: b.Scenarios[n], Approver: "faithful", Seed: 1, Predicted: results.PredictCompleted, Observed: o, RefusedBy: e.RefusedBy}
-				r.Pair = r.Attack + "/" + r.Variant + "/" + r.Scenario
-				if r.Kind == results.Attack {
-					r.Predicted = results.PredictBlocked
-					if o == results.Executed {
-						r.Predicted = results.PredictExecuted
-					}
-				}
-				records = append(records, r)
-				n++
-			}
-		}
-	}
-	a, err := results.Analyse(results.Sequence(records), c, results.Family{})
+	d, err := Load(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range a.Rows {
-		if k, n := b.Count(r.Target.ID, "", results.Attack); r.Success.K != k || r.Success.N != n {
-			t.Fatalf("%s executes %d of %d, in the baseline %d of %d", r.Target.ID, r.Success.K, r.Success.N, k, n)
-		}
-		a.Rows[i].Burden = results.Burden{}
-	}
-	return &Data{Analysis: a, Ablation: ablation(t)}
+	d.Ablation = ablation(t)
+	return d
 }
 
 // extremes are data that no figure may be spoilt by.
@@ -318,30 +275,6 @@ func TestFiguresAreDeterministic(t *testing.T) {
 		if filepath.Ext(p) == ".pdf" && (!bytes.HasPrefix(a, []byte("%PDF-")) || bytes.Contains(a, []byte("(D:"+time.Now().UTC().Format("200601")))) {
 			t.Errorf("%s is no PDF, or has the time at which it was drawn", filepath.Base(p))
 		}
-	}
-}
-
-// The figures of the reference run are the committed ones.
-func TestReferenceFigures(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("other processors round products otherwise; the same bytes are promised for amd64")
-	}
-	const folder = "testdata"
-	total := 0
-	drawn(t, reference(t), func(t *testing.T, name string, d Drawing) {
-		path, got := filepath.Join(folder, name+".svg"), svg(t, d)
-		total += len(got)
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want, err := os.ReadFile(path); err != nil || string(want) != got {
-			t.Errorf("%s is out of date (%v); look at the figure, then write it with: go test ./figures -update", path, err)
-		}
-	})
-	if total > 200_000 {
-		t.Errorf("the golden files hold %d bytes, too many to commit", total)
 	}
 }
 

@@ -13,16 +13,16 @@ import (
 // dashes tell lines apart without colour.
 var dashes = [][]vg.Length{nil, {5, 2}, {1.2, 1.8}, {6, 2, 1.2, 2}, {3, 1.5}}
 
-// ECDF shows for each target which share of its decisions took at most how long.
+// ECDF shows for each target which share of its dispatches took at most how long.
 func ECDF(d *Data) (Drawing, error) {
 	if d == nil || len(d.Latency) == 0 {
-		return Drawing{}, NoData("nothing was timed in the run (it holds no " + latencyFile + ")")
+		return Drawing{}, NoData("nothing was timed in the run (run --timed does)")
 	}
 	lo, hi := math.Inf(1), 0.0
 	for _, l := range d.Latency {
 		lo, hi = min(lo, logNS(l.Took[0])), max(hi, logNS(l.Took[len(l.Took)-1]))
 	}
-	x := axis{lo: math.Floor(lo), hi: max(math.Ceil(hi), math.Floor(lo)+1), label: "time for a decision (logarithmic)",
+	x := axis{lo: math.Floor(lo), hi: max(math.Ceil(hi), math.Floor(lo)+1), label: "time for a dispatch (logarithmic)",
 		format: func(v float64) string { return duration("%.3g", time.Duration(math.Round(math.Pow(10, v)))) }}
 	step := math.Ceil((x.hi - x.lo) / 5) // decades; more ticks than six would touch
 	for t := x.lo; t < x.hi+step; t += step {
@@ -31,8 +31,8 @@ func ECDF(d *Data) (Drawing, error) {
 	x.hi = x.ticks[len(x.ticks)-1]
 
 	s := newSheet(single)
-	s.heading("Latency of decisions", "empirical distribution; times are of the machine that ran them")
-	s.text(margin, s.y+4, "share of decisions", style(small, ink))
+	s.heading("Latency of dispatches", "from the approved call to its answer; times are of the machine that ran them")
+	s.text(margin, s.y+4, "share of dispatches", style(small, ink))
 	s.y += 12
 	const ticks, height = vg.Length(18), vg.Length(110)
 	left, w, up := margin+ticks, s.inner()-ticks-14, shares("")
@@ -64,7 +64,7 @@ func ECDF(d *Data) (Drawing, error) {
 	s.y += height + below + 6
 	const row = small*leading + 1
 	columns := []vg.Length{s.width - margin - 76, s.width - margin - 36, s.width - margin}
-	for j, head := range []string{"decisions", "median", "99 %"} {
+	for j, head := range []string{"dispatches", "median", "99 %"} {
 		s.text(columns[j], s.y+row/2, head, style(small, faint, draw.XRight))
 	}
 	s.y += row
@@ -81,7 +81,7 @@ func ECDF(d *Data) (Drawing, error) {
 		}
 		s.y += row
 	}
-	s.notes("Quantile: the smallest time that at least this share of the decisions did not exceed.")
+	s.notes("Quantile: the smallest time that at least this share of the dispatches did not exceed.")
 	return s.drawing(), nil
 }
 

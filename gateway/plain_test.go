@@ -51,9 +51,15 @@ func TestPlainCharacters(t *testing.T) {
 		fmt.Fprintf(&b, "skeletons of ASCII, %s: %+q\n", of.name, skeletons)
 	}
 	fmt.Fprintf(&b, "longest skeleton: %d bytes\n", table.longest)
-	path := filepath.Join("testdata", "plain.txt")
+	golden(t, "plain.txt", b.String())
+}
+
+// golden holds a text against a file that somebody has read.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
 	if *rewrite {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,9 +67,28 @@ func TestPlainCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("what is plain has changed; read it, and write it with go test ./gateway -run PlainCharacters -update:\n%s", diff)
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s is another; read it, and write it with go test ./gateway -run Plain -update:\n%s", path, diff)
 	}
+}
+
+// TestShownPlain: what is shown of strings of one, two and three parts, of scripts and
+// look-alikes in all orders, neither more nor fewer marks than a list has that somebody
+// has read.
+func TestShownPlain(t *testing.T) {
+	parts := []string{"a", "rn", "I", "10", "5", "-", " ", ",", "(", "$", "é", "ß", "ø", "æ", "€", "₩", "×", "Ж", "о", "ы", "Мо", "λ", "ο", "א", "ב", "ع", "ي", "م",
+		"東", "へ", "ー", "김", "ᄀ", "ก", "ॐ", "՝", "Ⴀ", "ɑ", "ⅼ", "\u0301", "\u200b", "٣"}
+	var b strings.Builder
+	for i, x := range parts {
+		fmt.Fprintf(&b, "%s\t%s\n", x, Visible(x))
+		for j, y := range parts {
+			fmt.Fprintf(&b, "%s%s\t%s\n", x, y, Visible(x+y))
+			// Each pair with a third part, which is another for each.
+			z := parts[(7*i+11*j+3)%len(parts)]
+			fmt.Fprintf(&b, "%s%s%s\t%s\n", x, y, z, Visible(x+y+z))
+		}
+	}
+	golden(t, "shown.txt", b.String())
 }
 
 // ranges writes characters as U+XXXX-YYYY, in order.

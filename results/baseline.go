@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,8 @@ type Baseline struct {
 	Seeds     []uint64        `json:"seeds"`
 	Approvers []string        `json:"approvers"`
 	Entries   []BaselineEntry `json:"entries"`
+	// ofRun says that it was counted, so that no entry stands on a line of a file.
+	ofRun bool
 }
 
 // A BaselineEntry counts the trials of one variant against one target.
@@ -201,8 +204,20 @@ func (b *Baseline) Encode() ([]byte, error) {
 }
 
 // ReadBaseline reads a file of a baseline, which is compressed if its name ends in
-// .gz (RFC 1952).
+// .gz (RFC 1952), or counts a run in a folder.
 func ReadBaseline(path string) (*Baseline, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		r, err := Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the baseline: %w", err)
+		}
+		b, err := BaselineOf(r.Records(), r.Catalogue)
+		if err != nil {
+			return nil, err
+		}
+		b.ofRun = true
+		return b, nil
+	}
 	data, err := readText(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the baseline: %w", err)
@@ -361,6 +376,9 @@ func (b *Baseline) Against(run *Baseline) (*Check, error) {
 	common := 0
 	for i := range b.Entries {
 		c := Case{Before: &b.Entries[i], After: after[b.Entries[i].key()], Line: firstEntryLine + i}
+		if b.ofRun {
+			c.Line = 1
+		}
 		if c.After == nil {
 			if !targets[c.Before.Target] || !attacks[c.Before.Attack] {
 				k.Elsewhere++

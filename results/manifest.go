@@ -32,8 +32,8 @@ type Family struct {
 	Targets   []string `json:"targets"` // empty for every other target
 }
 
-// A Manifest says how a run was made. Its times are the only clock readings of a
-// run.
+// A Manifest says how a run was made. Its times and those of [LatencyFile] are the only
+// clock readings of a run.
 type Manifest struct {
 	Schema    int               `json:"schema"`
 	Status    Status            `json:"status"`

@@ -250,7 +250,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 // there is one, is replaced when the new one is whole. The manifest stays legible.
 func Pack(dir, to string) error {
 	fail := func(err error) error { return fmt.Errorf("packing %s into %s: %w", dir, to, err) }
-	if err := VerifySums(dir, manifestFile); err != nil {
+	if err := VerifySums(dir, ManifestFile); err != nil {
 		return fail(err)
 	}
 	sums, err := ReadSums(dir)
@@ -276,7 +276,7 @@ func Pack(dir, to string) error {
 	}
 	err = errors.Join(put(SumsFile, []byte(sums.String())), os.Chmod(partial, 0o755))
 	// What was written is read again: a reference that cannot be read is none.
-	if err = cmp.Or(err, VerifySums(partial, manifestFile)); err == nil {
+	if err = cmp.Or(err, VerifySums(partial, ManifestFile)); err == nil {
 		err = os.RemoveAll(to)
 	}
 	if err == nil {
@@ -308,7 +308,7 @@ func packPart(dir, name string, put func(name string, text []byte) error) error 
 	if err != nil {
 		return err
 	}
-	if name == manifestFile {
+	if name == ManifestFile {
 		return put(name, text.Bytes())
 	}
 	packed, err := Compress(text.Bytes())

@@ -114,12 +114,16 @@ func TestPack(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	for _, name := range []string{"events/1.json", latencyFile, catalogueFile, recordsFile} {
+	for _, name := range []string{"events/1.json", LatencyFile, catalogueFile, recordsFile} {
 		one, err1 := a.ReadFile(name)
 		other, err2 := b.ReadFile(name)
 		if err := errors.Join(err1, err2); err != nil || !bytes.Equal(one, other) {
 			t.Errorf("%s: %q and %q, %v", name, one, other, err)
 		}
+	}
+	var one, other bytes.Buffer
+	if err := errors.Join(a.WriteRecords(&one), b.WriteRecords(&other)); err != nil || one.Len() == 0 || one.String() != other.String() {
+		t.Errorf("records %q and %q, %v", one.String(), other.String(), err)
 	}
 	if _, err := b.ReadFile("ablation.json"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)

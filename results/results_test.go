@@ -466,11 +466,11 @@ func TestOpenRefuses(t *testing.T) {
 		want   string
 	}{
 		"changed record":   {replace(recordsFile, `"effects":1`, `"effects":0`), "records.jsonl was changed"},
-		"changed manifest": {replace(manifestFile, `"seed": 7`, `"seed": 8`), "manifest.json was changed"},
-		"not complete":     {replace(manifestFile, `"complete"`, `"started"`), "not complete"},
-		"failed":           {replace(manifestFile, `"complete"`, `"failed"`), "failed"},
-		"other schema":     {replace(manifestFile, `"schema": 1`, `"schema": 9`), "schema is 9"},
-		"unknown member":   {replace(manifestFile, `"seed"`, `"sead"`), "unknown object member"},
+		"changed manifest": {replace(ManifestFile, `"seed": 7`, `"seed": 8`), "manifest.json was changed"},
+		"not complete":     {replace(ManifestFile, `"complete"`, `"started"`), "not complete"},
+		"failed":           {replace(ManifestFile, `"complete"`, `"failed"`), "failed"},
+		"other schema":     {replace(ManifestFile, `"schema": 1`, `"schema": 9`), "schema is 9"},
+		"unknown member":   {replace(ManifestFile, `"seed"`, `"sead"`), "unknown object member"},
 		"missing file":     {func(d string) error { return os.Remove(filepath.Join(d, "events", "1.json")) }, "events/1.json is missing"},
 		"no digests":       {func(d string) error { return os.Remove(filepath.Join(d, SumsFile)) }, SumsFile},
 		"added file":       {func(d string) error { return os.WriteFile(filepath.Join(d, "x"), nil, 0o644) }, "x is not part of the run"},

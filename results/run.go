@@ -36,14 +36,14 @@ func Open(path string) (*Run, error) {
 	if !info.IsDir() {
 		return fail(errors.New("not a folder"))
 	}
-	data, err := ReadRegular(filepath.Join(r.Dir, manifestFile))
+	data, err := ReadRegular(filepath.Join(r.Dir, ManifestFile))
 	if err != nil {
 		return fail(err)
 	}
 	if r.Manifest, err = parseManifest(data); err != nil {
-		return fail(fmt.Errorf("%s: %w", manifestFile, err))
+		return fail(fmt.Errorf("%s: %w", ManifestFile, err))
 	}
-	if err := VerifySums(r.Dir, manifestFile, catalogueFile, recordsFile); err != nil {
+	if err := VerifySums(r.Dir, ManifestFile, catalogueFile, recordsFile); err != nil {
 		return fail(err)
 	}
 	if data, err = r.ReadFile(catalogueFile); err != nil {
@@ -81,6 +81,19 @@ func parseCatalogue(data []byte) (Catalogue, error) {
 // ReadFile reads a file of the run by its name, such as "ablation.json". The error of
 // one that the run does not have is [fs.ErrNotExist].
 func (r *Run) ReadFile(name string) ([]byte, error) { return ReadPart(r.Dir, name) }
+
+// WriteRecords writes the records as records.jsonl has them, also where the run is
+// packed.
+func (r *Run) WriteRecords(w io.Writer) error {
+	p, err := locate(r.Dir, recordsFile)
+	if err == nil {
+		err = p.copyTo(w)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the records of %s: %w", r.Dir, err)
+	}
+	return nil
+}
 
 // Records reads the records one at a time, in the order in which they were
 // written. An error, which names the line, ends the sequence. So does a number of

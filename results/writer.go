@@ -15,11 +15,12 @@ import (
 	"time"
 )
 
+// The files of a run.
 const (
-	manifestFile  = "manifest.json"
+	ManifestFile  = "manifest.json"
 	catalogueFile = "catalogue.json"
-	recordsFile   = "records.jsonl"
-	latencyFile   = "latency.jsonl"
+	recordsFile   = "records.jsonl" // of [Record]
+	LatencyFile   = "latency.jsonl" // what differs from run to run, in a file of its own
 )
 
 // A Writer writes one run. Its methods may be called concurrently, but records
@@ -93,7 +94,7 @@ func (w *Writer) Append(r Record) error {
 	return nil
 }
 
-// Latency notes how long a decision of a target took, in nanoseconds. It goes to
+// Latency notes how long a dispatch of a target took, in nanoseconds. It goes to
 // a file of its own, because times differ from run to run and records must not.
 func (w *Writer) Latency(target string, ns int64) error {
 	w.mu.Lock()
@@ -106,7 +107,7 @@ func (w *Writer) Latency(target string, ns int64) error {
 		NS     int64  `json:"ns"`
 	}{target, ns})
 	if err == nil && w.latency == nil {
-		w.latency, err = createLines(filepath.Join(w.partial, latencyFile))
+		w.latency, err = createLines(filepath.Join(w.partial, LatencyFile))
 	}
 	if err == nil {
 		err = w.latency.write(line)
@@ -127,7 +128,7 @@ func (w *Writer) WriteFile(name string, data []byte) error {
 		return w.err
 	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '\\' }) ||
-		slices.Contains([]string{manifestFile, catalogueFile, recordsFile, latencyFile, SumsFile}, name) {
+		slices.Contains([]string{ManifestFile, catalogueFile, recordsFile, LatencyFile, SumsFile}, name) {
 		return fmt.Errorf("writing %q into the run: not a usable name", name)
 	}
 	path := filepath.Join(w.partial, filepath.FromSlash(name))
@@ -227,7 +228,7 @@ func (w *Writer) close() error {
 	return errors.Join(errs...)
 }
 
-func (w *Writer) writeManifest() error { return w.writeJSON(manifestFile, w.manifest) }
+func (w *Writer) writeManifest() error { return w.writeJSON(ManifestFile, w.manifest) }
 
 func (w *Writer) writeJSON(name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")

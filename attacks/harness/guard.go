@@ -76,6 +76,8 @@ type note struct {
 	mu    sync.Mutex
 	calls int
 	open  []openCall
+	// timed, if set, is told how long each call took.
+	timed func(name string, took time.Duration)
 }
 
 type openCall struct {
@@ -90,7 +92,11 @@ func (n *note) begin(name string) (end func()) {
 	n.calls++
 	c := openCall{n.calls, name}
 	n.open = append(n.open, c)
+	began := time.Now()
 	return func() {
+		if n.timed != nil {
+			n.timed(name, time.Since(began))
+		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		select {

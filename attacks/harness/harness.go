@@ -55,6 +55,8 @@ type Plan struct {
 	Progress func(done, total int)
 	// Events, if set, is given what each trial left behind, before its record.
 	Events func(Events) error
+
+	timed func(call string, took time.Duration) // see Time
 }
 
 // A trial is one line of the plan.
@@ -456,6 +458,7 @@ func (p Plan) play(ctx context.Context, target Target, t trial) Events {
 	}
 	e, err := guard(ctx, p.limit(), func(ctx context.Context, n *note) Events {
 		e := blank
+		n.timed = p.timed
 		s, err := attacks.NewStage(ctx, n.noting(target.Deploy), t.scenario, t.seed, p.Approver)
 		if err != nil {
 			e.fail(err)

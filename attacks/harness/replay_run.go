@@ -18,9 +18,8 @@ import (
 
 // The files of a replay's folder besides its list of digests.
 const (
-	replayManifestFile = "manifest.json"
-	replayRecordsFile  = "replay.jsonl"
-	replaySummaryFile  = "summary.json"
+	replayRecordsFile = "replay.jsonl"
+	replaySummaryFile = "summary.json"
 )
 
 // A ReplayWriter writes the folder of one replay: manifest.json, which alone holds
@@ -58,7 +57,7 @@ func CreateReplay(dir string, m results.Manifest) (*ReplayWriter, error) {
 	}
 	m.Status, m.Observed, m.Kinds = results.StatusStarted, map[string]int{}, map[string]int{}
 	w := &ReplayWriter{dir: dir, partial: partial, manifest: m}
-	err = errors.Join(os.Chmod(partial, 0o755), w.writeJSON(replayManifestFile, w.manifest))
+	err = errors.Join(os.Chmod(partial, 0o755), w.writeJSON(results.ManifestFile, w.manifest))
 	if err == nil {
 		w.file, err = os.Create(filepath.Join(partial, replayRecordsFile))
 	}
@@ -110,7 +109,7 @@ func (w *ReplayWriter) settle(s *ReplaySummary, at time.Time) error {
 		w.manifest.Inputs = map[string]string{}
 	}
 	w.manifest.Inputs["logs"] = s.Logs
-	if err := errors.Join(w.writeJSON(replaySummaryFile, s), w.writeJSON(replayManifestFile, w.manifest)); err != nil {
+	if err := errors.Join(w.writeJSON(replaySummaryFile, s), w.writeJSON(results.ManifestFile, w.manifest)); err != nil {
 		return err
 	}
 	sums, err := results.SumsOf(w.partial)
@@ -120,7 +119,7 @@ func (w *ReplayWriter) settle(s *ReplaySummary, at time.Time) error {
 	if err := os.WriteFile(filepath.Join(w.partial, results.SumsFile), []byte(sums.String()), 0o644); err != nil {
 		return err
 	}
-	for _, name := range []string{replayManifestFile, replayRecordsFile, replaySummaryFile, results.SumsFile, "."} {
+	for _, name := range []string{results.ManifestFile, replayRecordsFile, replaySummaryFile, results.SumsFile, "."} {
 		if err := syncFile(filepath.Join(w.partial, name)); err != nil {
 			return err
 		}
@@ -138,7 +137,7 @@ func (w *ReplayWriter) Abort(cause error) error {
 	_ = w.records.Flush()
 	_ = w.file.Close()
 	w.manifest.Status, w.manifest.Error = results.StatusFailed, cause.Error()
-	if err := w.writeJSON(replayManifestFile, w.manifest); err != nil {
+	if err := w.writeJSON(results.ManifestFile, w.manifest); err != nil {
 		return fmt.Errorf("%w (unfinished replay left in %s, and marking it failed: %w)", cause, w.partial, err)
 	}
 	return fmt.Errorf("%w (unfinished replay left in %s)", cause, w.partial)

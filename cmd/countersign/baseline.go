@@ -28,11 +28,8 @@ A run with trials that could not be carried out makes no baseline: exit code 2.`
 			if err != nil {
 				return err
 			}
-			for _, e := range b.Entries {
-				if n := e.Observed[results.Error]; n > 0 {
-					return hint(fmt.Errorf("%s: %d trials could not be carried out, and what nobody could tell is nothing to hold later runs against", e.Name(), n),
-						"countersign analyze has the errors")
-				}
+			if err := fitBaseline(b); err != nil {
+				return hint(err, "countersign analyze has the errors")
 			}
 			data, err := b.Encode()
 			if err != nil {
@@ -56,6 +53,16 @@ A run with trials that could not be carried out makes no baseline: exit code 2.`
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, compressed if its name ends in .gz, replaced if it exists (default: standard output)")
 	return cmd
+}
+
+// fitBaseline refuses a baseline with trials that could not be carried out.
+func fitBaseline(b *results.Baseline) error {
+	for _, e := range b.Entries {
+		if n := e.Observed[results.Error]; n > 0 {
+			return fmt.Errorf("%s: %d trials could not be carried out, and what nobody could tell is nothing to hold later runs against", e.Name(), n)
+		}
+	}
+	return nil
 }
 
 // summarise reads the run that the arguments name and counts it.

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"os"
+	"io/fs"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +14,11 @@ import (
 	"countersign/scenarios"
 )
 
-// reference is the baseline of the whole matrix, against which run.sh and every
-// user can hold a run.
-var reference = filepath.Join("..", "..", "results", "reference", "baseline.json")
+// reference is the folder of the committed reference.
+var reference = filepath.Join("..", "..", "results", "reference")
 
-// references are the committed baselines: of the main table, and of what is reported
-// beside it. Of each a sample is measured again.
+// references are the runs of the matrix in the reference: of the main table, and of
+// what is reported beside it. Of each a sample is measured again.
 func references() map[string]struct {
 	modes  []modes.Mode
 	sample []string
@@ -27,59 +27,48 @@ func references() map[string]struct {
 		modes  []modes.Mode
 		sample []string
 	}{
-		"baseline.json":  {modes.All(), []string{"--modes", "M1,M9", "--attacks", "AB1,AB7"}},
-		"beside.json.gz": {modes.Beside(), []string{"--modes", "M7+,PSD2.whole", "--attacks", "AB1,AB4"}},
+		"matrix": {modes.All(), []string{"--modes", "M1,M9", "--attacks", "AB1,AB7"}},
+		"beside": {modes.Beside(), []string{"--modes", "M7+,PSD2.whole", "--attacks", "AB1,AB4"}},
 	}
 }
 
-func readReference(t *testing.T, name string) *results.Baseline {
+func readReference(t *testing.T, part string) *results.Baseline {
 	t.Helper()
-	b, err := results.ReadBaseline(filepath.Join(filepath.Dir(reference), name))
+	b, err := results.ReadBaseline(filepath.Join(reference, part))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
+// howToUpdate says how the reference is made.
+const howToUpdate = "make the reference with: ./run.sh paper --update"
+
 // TestReferenceIsSmall: what is committed of runs is a megabyte at most.
 func TestReferenceIsSmall(t *testing.T) {
-	files, err := os.ReadDir(filepath.Dir(reference))
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := int64(0)
-	for _, f := range files {
-		info, err := f.Info()
-		if err != nil {
-			t.Fatal(err)
+	files, size := 0, int64(0)
+	err := filepath.WalkDir(reference, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-		size += info.Size()
-	}
-	if len(files) == 0 || size > 1<<20 {
-		t.Errorf("%d files of the reference hold %d bytes, want 1 MiB at most", len(files), size)
+		info, err := d.Info()
+		if err == nil {
+			files, size = files+1, size+info.Size()
+		}
+		return err
+	})
+	if err != nil || files == 0 || size > 1<<20 {
+		t.Errorf("%d files of the reference hold %d bytes, want 1 MiB at most; %v", files, size, err)
 	}
 }
 
-// TestReferenceBaseline: each committed baseline has every mode with every variant
-// and nothing else, in every scenario as the bindings of today predict, and a sample
-// of it is what is measured today (./run.sh holds the whole matrix against the main
-// one). With -update they are written from runs of the whole catalogue.
+// TestReferenceBaseline: the reference has every mode with every variant and nothing
+// else, in every scenario as the bindings of today predict, and a sample of it is what
+// is measured today (.ci/run holds the whole matrix against it).
 func TestReferenceBaseline(t *testing.T) {
-	const advice = "write it with: go test ./cmd/countersign -run ReferenceBaseline -update"
-	for name, of := range references() {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(filepath.Dir(reference), name)
-			if *update {
-				dir := filepath.Join(t.TempDir(), "run")
-				which := strings.Join(ids(of.modes, func(m modes.Mode) string { return m.ID }), ",")
-				if code, _, stderr := command(t, t.Context(), "run", "--modes", which, "--quiet", "--out", dir); code != 0 {
-					t.Fatalf("exit code %d: %s", code, stderr)
-				}
-				if code, _, stderr := command(t, t.Context(), "baseline", dir, "-o", path); code != 0 {
-					t.Fatalf("exit code %d: %s", code, stderr)
-				}
-			}
-			b := readReference(t, name)
+	for part, of := range references() {
+		t.Run(part, func(t *testing.T) {
+			b := readReference(t, part)
 			want := expected(of.modes)
 			var wrong []string
 			for _, e := range b.Entries {
@@ -98,7 +87,7 @@ func TestReferenceBaseline(t *testing.T) {
 				wrong = append(wrong, entry)
 			}
 			if slices.Sort(wrong); len(wrong) > 0 {
-				t.Errorf("%d entries are missing, too many, or not what the bindings predict, such as %s; %s", len(wrong), wrong[0], advice)
+				t.Errorf("%d entries are missing, too many, or not what the bindings predict, such as %s; %s", len(wrong), wrong[0], howToUpdate)
 			}
 			if raced {
 				return
@@ -113,15 +102,64 @@ func TestReferenceBaseline(t *testing.T) {
 			}
 			k, err := b.Against(now)
 			if err != nil {
-				t.Fatalf("%v; %s", err, advice)
+				t.Fatalf("%v; %s", err, howToUpdate)
 			}
 			for _, c := range k.Cases {
 				if c.Change != results.Same && c.Change != results.Missing {
-					t.Errorf("%s: %s: %s; %s", c.Entry().Name(), c.Change, c.Why, advice)
+					t.Errorf("%s: %s: %s; %s", c.Entry().Name(), c.Change, c.Why, howToUpdate)
 				}
 			}
 		})
 	}
+}
+
+// TestReferenceOfTablesAndFigures: the tables and figures that the reference lists
+// are, byte for byte, those that its runs give today.
+func TestReferenceOfTablesAndFigures(t *testing.T) {
+	if raced {
+		t.Skip("it takes the race detector minutes; .ci/run runs this test without")
+	}
+	want, err := results.ReadSums(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := partsOf(want)
+	p := paper{reference, t.TempDir()}
+	for _, part := range paperParts() {
+		if !slices.Contains(held, part.name) {
+			t.Errorf("the reference has no %s; %s", part.name, howToUpdate)
+			continue
+		}
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			tables := t.TempDir()
+			if err := part.derive(p.part(part.name), tables, p.drawings(part.name)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.sums(part.name, tables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, sum := range want {
+				if partOfSum(name) == part.name && got[name] == "" {
+					t.Errorf("%s is not made any more; %s", name, howToUpdate)
+				} else if partOfSum(name) == part.name && got[name] != sum && comparable(name) {
+					t.Errorf("%s is another; look at it, and %s", name, howToUpdate)
+				}
+			}
+			for name := range got {
+				if want[name] == "" {
+					t.Errorf("%s is new; %s", name, howToUpdate)
+				}
+			}
+		})
+	}
+}
+
+// comparable says whether a file is promised to be the same on this processor: others
+// round products otherwise.
+func comparable(name string) bool {
+	return runtime.GOARCH == "amd64" || !strings.HasPrefix(name, "figures/")
 }
 
 // expected has the name of each entry that a baseline of these modes needs, with the

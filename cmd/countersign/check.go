@@ -24,9 +24,9 @@ type checkOptions struct {
 func newCheck() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:   "check [RUN] --baseline FILE",
+		Use:   "check [RUN] --baseline FILE|RUN",
 		Short: "Hold a run against a baseline: a gate for continuous integration",
-		Long: `Check compares a run with a baseline, target by target and variant by variant,
+		Long: `Check compares a run with a baseline, or with another run, target by target and variant by variant,
 and lists regressions, improvements, other changes, and what is new or missing.
 ` + runArgument + `
 
@@ -40,14 +40,14 @@ missing is listed and fails nothing.
 
 Exit codes: 2 wrong usage, or nothing in common; else 1 a regression; else 2 some
 trial could not be carried out; else 0.`,
-		Example: `  countersign check latest --baseline results/reference/baseline.json
+		Example: `  countersign check latest --baseline results/reference/matrix
   countersign check --baseline baseline.json --junit junit.xml --sarif countersign.sarif
   countersign check --baseline baseline.json --strict-reason --markdown >> "$GITHUB_STEP_SUMMARY"`,
 		Args: atMostOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.check(cmd.OutOrStdout(), args) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.baseline, "baseline", "", "the baseline file (required)")
+	f.StringVar(&o.baseline, "baseline", "", "the file of a baseline, or the folder of a run that has no errors (required)")
 	f.StringVar(&o.junit, "junit", "", "file for the comparison as JUnit XML")
 	f.StringVar(&o.sarif, "sarif", "", "file for the comparison as SARIF 2.1.0")
 	f.BoolVar(&o.strict, "strict-reason", false, "fail too when an attack was blocked by another binding than its condition names")
@@ -62,8 +62,15 @@ func (o checkOptions) check(w io.Writer, args []string) error {
 		return hint(errors.New("no baseline is given"), "name the file with --baseline; countersign baseline writes one")
 	}
 	before, err := results.ReadBaseline(o.baseline)
+	if err == nil {
+		err = fitBaseline(before)
+	}
 	if err != nil {
 		return hint(err, "countersign baseline writes one")
+	}
+	accepted := o.baseline // where a result would be accepted
+	if info, err := os.Stat(accepted); err == nil && info.IsDir() {
+		accepted = filepath.Join(accepted, results.ManifestFile)
 	}
 	now, r, err := summarise(args)
 	if err != nil {
@@ -79,7 +86,7 @@ func (o checkOptions) check(w io.Writer, args []string) error {
 		write func(io.Writer) error
 	}{
 		{o.junit, func(w io.Writer) error { return export.JUnit(w, k, o.strict) }},
-		{o.sarif, func(w io.Writer) error { return export.SARIF(w, k, r.Catalogue, fromRoot(o.baseline), o.strict) }},
+		{o.sarif, func(w io.Writer) error { return export.SARIF(w, k, r.Catalogue, fromRoot(accepted), o.strict) }},
 	} {
 		if report.file == "" {
 			continue

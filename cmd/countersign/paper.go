@@ -47,7 +47,7 @@ type material struct {
 func paperParts() []paperPart {
 	traces, why := recordedTraces()
 	return []paperPart{
-		{"matrix", "the nine designs, every attack", []string{"run"}, "", readRun},
+		{"matrix", "the nine designs, every attack", []string{"run", "--timed", "20"}, "", readRun},
 		{"beside", "designs with hygiene and published descriptions", []string{"run", "--modes",
 			strings.Join(ids(modes.Beside(), func(m modes.Mode) string { return m.ID }), ",")}, "", readRun},
 		{"ablation", "the reference design without each binding, and its cuts", []string{"run", "--ablate", results.DefaultReference}, "", readRun},
@@ -122,26 +122,27 @@ func (p paper) part(name string) string     { return filepath.Join(p.dir, name) 
 func (p paper) tables(part string) string   { return filepath.Join(p.dir, "tables", part) }
 func (p paper) drawings(part string) string { return filepath.Join(p.pictures, part) }
 
-// sums are the digests of what a part makes everywhere alike, by kind, part and name:
-// no manifest, which has times, no latencies, and no PDF.
-func (p paper) sums(part string) (results.Sums, error) {
+// sums are the digests of what a part, whose tables are in a folder, makes everywhere
+// alike, by kind, part and name: no manifest and no
+// latencies, which are times, and no PDF.
+func (p paper) sums(part, tables string) (results.Sums, error) {
 	out := results.Sums{}
 	own, err := results.ReadSums(p.part(part))
 	if err != nil {
 		return nil, err
 	}
 	for name, sum := range own {
-		if name != "manifest.json" && name != "latency.jsonl" {
+		if name != results.ManifestFile && name != results.LatencyFile {
 			out["runs/"+part+"/"+name] = sum
 		}
 	}
-	for kind, dir := range map[string]string{"tables": p.tables(part), "figures": p.drawings(part)} {
+	for kind, dir := range map[string]string{"tables": tables, "figures": p.drawings(part)} {
 		sums, err := results.SumsOf(dir)
 		if err != nil {
 			return nil, err
 		}
 		for name, sum := range sums {
-			if !slices.Contains([]string{".pdf", ".html"}, filepath.Ext(name)) {
+			if filepath.Ext(name) != ".pdf" && !strings.HasPrefix(name, "latency.") {
 				out[kind+"/"+part+"/"+name] = sum
 			}
 		}
@@ -314,7 +315,7 @@ func (m *making) all(ctx context.Context, parts []paperPart) error {
 		if err := p.derive(dir, m.tables(p.name), m.drawings(p.name)); err != nil {
 			return err
 		}
-		sums, err := m.paper.sums(p.name)
+		sums, err := m.paper.sums(p.name, m.tables(p.name))
 		if err != nil {
 			return err
 		}

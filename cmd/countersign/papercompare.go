@@ -83,7 +83,8 @@ func compare(w io.Writer, p paper, is results.Sums, dir string, was results.Sums
 		return false, err
 	}
 	for _, part := range made {
-		if is["runs/"+part+"/records.jsonl"] == was["runs/"+part+"/records.jsonl"] {
+		records := "runs/" + part + "/records.jsonl"
+		if is[records] == was[records] || was[records] == "" {
 			continue
 		}
 		if err := firstDifference(w, part, filepath.Join(dir, part), p.part(part)); err != nil {

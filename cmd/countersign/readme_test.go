@@ -27,7 +27,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := readReference(t, filepath.Base(reference))
+	b := readReference(t, "matrix")
 	want := string(text)
 	blocks := map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults, "ablation": readmeAblation}
 	if !raced { // it takes the race detector a minute; .ci/run runs this test without
@@ -74,7 +74,7 @@ func readmeSession(t *testing.T, b *results.Baseline) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "```\n$ git clone URL countersign && cd countersign && ./run.sh | grep Disagreements\n")
 	fmt.Fprintf(&s, "Disagreements between prediction and measurement: 0 of %d trials\n", trials)
-	fmt.Fprintf(&s, "$ bin/countersign check --baseline results/reference/baseline.json | tail -n 1\n")
+	fmt.Fprintf(&s, "$ bin/countersign check --baseline results/reference/matrix | tail -n 1\n")
 	fmt.Fprintf(&s, "Against the baseline: 0 regressions, 0 improvements, 0 changed, 0 new, 0 missing, %d the same; 0 with errors.\n", len(b.Entries))
 	fmt.Fprintf(&s, "$ bin/countersign %s | grep -A 2 \"%s\"\n", story, heading)
 	fmt.Fprintf(&s, "%s\n```\n", strings.Join(lines[at:at+3], "\n"))
@@ -116,12 +116,12 @@ func readmeResults(t *testing.T, b *results.Baseline) string {
 
 // readmeAblation says what the reference ablation found.
 func readmeAblation(t *testing.T, _ *results.Baseline) string {
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(reference), "ablation-M9.json"))
+	of, err := results.Open(filepath.Join(reference, "ablation"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r harness.AblationReport
-	if err := json.Unmarshal(data, &r); err != nil {
+	r, err := readAblation(of)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if r.ExitCode() != 0 || !r.Whole {
@@ -134,7 +134,7 @@ func readmeAblation(t *testing.T, _ *results.Baseline) string {
 	for _, f := range attacks.All() {
 		for _, v := range f.Variants {
 			if is, ok := conditions[f.ID+"/"+v.Name]; !ok || is != v.Stopped.String() {
-				t.Errorf("the ablation has %s/%s with %q, the catalogue with %q; write it with: bin/countersign run --ablate M9 --json > results/reference/ablation-M9.json", f.ID, v.Name, is, v.Stopped)
+				t.Errorf("the ablation has %s/%s with %q, the catalogue with %q; %s", f.ID, v.Name, is, v.Stopped, howToUpdate)
 			}
 			delete(conditions, f.ID+"/"+v.Name)
 		}

@@ -36,7 +36,7 @@ const maxSeeds = 10_000
 type runOptions struct {
 	modes, attacks, scenarios []string
 	seed                      uint64
-	seeds                     int
+	seeds, timed              int
 	parallel                  int
 	trialTimeout              time.Duration
 	out                       string
@@ -69,6 +69,10 @@ With --beside the designs with hygiene added (M4+ is M4 with single use, strict
 reading, failing closed and idempotent sends, as far as it stays that design) and
 modes made of published texts are tried too, and printed in tables of their own.
 
+With --timed the dispatches of plain runs are timed by the wall clock, the provider's
+work included, for the figure of latencies; the times are in latency.jsonl and differ
+from run to run.
+
 With --target the attacked gateway is another process (countersign gateway --lab).
 The attacks, the provider, the clock and the referee stay here. Races over the wire
 go as they go: each is run --races times and its record is marked.
@@ -97,6 +101,7 @@ An interrupted run stays in a hidden folder beside its place, marked as failed.`
 	f.IntVar(&o.seeds, "seeds", 1, "number of seeds, counting up from --seed")
 	f.IntVar(&o.parallel, "parallel", 0, "trials at a time (0: one for each processor)")
 	f.DurationVar(&o.trialTimeout, "trial-timeout", harness.DefaultTrialTimeout, "limit for a trial by the wall clock; one that takes longer is an error, and the run goes on")
+	f.IntVar(&o.timed, "timed", 0, "also make each plain run this many times, one at a time, and keep how long the target took to dispatch the approved call")
 	f.StringVar(&o.out, "out", "", "folder of the run, which must not exist (default results/runs/<id>)")
 	f.BoolVar(&o.beside, "beside", false, "also the modes that have tables of their own: M1+ to M8+ with hygiene, and published descriptions (countersign modes lists them)")
 	f.BoolVar(&o.events, "events", false, "keep what each trial left behind, a file for each, from which countersign referee judges again")
@@ -138,6 +143,11 @@ func (o runOptions) run(cmd *cobra.Command) (err error) {
 	err = plan.Run(ctx, w.Append)
 	done()
 	var ablation *harness.AblationReport
+	if err == nil && o.timed > 0 {
+		plan.Progress, done = reporter(cmd.ErrOrStderr(), o.quiet, "timing", "runs")
+		err = plan.Time(ctx, o.timed, func(target string, d time.Duration) error { return w.Latency(target, d.Nanoseconds()) })
+		done()
+	}
 	if err == nil && o.ablate != "" {
 		if ablation, err = o.ablating.run(ctx, cmd, o, plan); err == nil {
 			err = writeAblation(w, ablation)
@@ -173,6 +183,8 @@ func (o runOptions) plan(ctx context.Context, remote []harness.Target) (harness.
 		return none, fmt.Errorf("--seeds is %d, want a number from 1 to %d", o.seeds, maxSeeds)
 	case o.seed > math.MaxUint64-uint64(o.seeds-1):
 		return none, fmt.Errorf("--seed %d leaves no room for %d seeds", o.seed, o.seeds)
+	case o.timed < 0 || o.timed > maxSeeds:
+		return none, fmt.Errorf("--timed is %d, want a number from 0 to %d", o.timed, maxSeeds)
 	case o.parallel < 0:
 		return none, fmt.Errorf("--parallel is %d, want 0 or more", o.parallel)
 	case o.races < 1:
