@@ -77,7 +77,7 @@ func golden(t *testing.T, name, text string) {
 // has read.
 func TestShownPlain(t *testing.T) {
 	parts := []string{"a", "rn", "I", "10", "5", "-", " ", ",", "(", "$", "é", "ß", "ø", "æ", "€", "₩", "×", "Ж", "о", "ы", "Мо", "λ", "ο", "א", "ב", "ع", "ي", "م",
-		"東", "へ", "ー", "김", "ᄀ", "ก", "ॐ", "՝", "Ⴀ", "ɑ", "ⅼ", "\u0301", "\u200b", "٣"}
+		"東", "へ", "ー", "김", "ᄀ", "ก", "ॐ", "՝", "Ⴀ", "ɑ", "ⅼ", "\u0301", "\u200b", "٣", "m", "%", "\t", "ѹ"}
 	var b strings.Builder
 	for i, x := range parts {
 		fmt.Fprintf(&b, "%s\t%s\n", x, Visible(x))
@@ -89,6 +89,39 @@ func TestShownPlain(t *testing.T) {
 		}
 	}
 	golden(t, "shown.txt", b.String())
+}
+
+// TestStaysPlain: of all short strings over letters of one script that look alike, those
+// that are shown as they are.
+func TestStaysPlain(t *testing.T) {
+	var b strings.Builder
+	for _, alphabet := range []string{"abé m", "rné%", "оасхЖ", "ыьіб ", "ѹоуѸ1", "οντλ ", "סםוןא", "اهعم1", "ոօսա", "口田東 ", "김가1 ", "ГПФж", "€$é\t"} {
+		letters := []rune(alphabet)
+		var plain []string
+		var extend func(s string, n int)
+		extend = func(s string, n int) {
+			if s != "" && Visible(s) == s {
+				plain = append(plain, s)
+			}
+			for _, r := range letters {
+				if n > 0 {
+					extend(s+string(r), n-1)
+				}
+			}
+		}
+		extend("", 4)
+		fmt.Fprintf(&b, "%+q %d: %q\n", alphabet, len(plain), plain[:min(len(plain), 60)])
+	}
+	golden(t, "stays.txt", b.String())
+}
+
+// A list is shown by its elements, where all of them are texts.
+func TestTextOfLists(t *testing.T) {
+	for value, want := range map[string]string{"[]": "⟨empty list⟩", `""`: "⟨empty⟩", `["a","b"]`: "a, b", "[1]": "[1]"} {
+		if got := text([]byte(value), true); got != want {
+			t.Errorf("%s is shown as %q, want %q", value, got, want)
+		}
+	}
 }
 
 // ranges writes characters as U+XXXX-YYYY, in order.

@@ -21,48 +21,49 @@ import (
 
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                     "⟨empty⟩",
-		"Brightwater Ltd, 12%": "Brightwater Ltd, 12%",
-		"Zoë Müller — Łódź":    "Zoë Müller ⟨U+2014⟩ Łódź",
-		"£5 €6":                "£5 €6",
-		" a":                   "⟨U+0020⟩a",
-		"a ":                   "a⟨U+0020⟩",
-		"a  b":                 "a ⟨U+0020⟩b",
-		" ":                    "⟨U+0020⟩",
-		"a\tb\n":               "a⟨U+0009⟩b⟨U+000A⟩",
-		"a\u00a0b":             "a⟨U+00A0⟩b",
-		"a\u200bb":             "a⟨U+200B⟩b",
-		"\u202egnp":            "⟨U+202E⟩gnp",
-		"\u2066x\u2069":        "⟨U+2066⟩x⟨U+2069⟩",
-		"\ufeffx":              "⟨U+FEFF⟩x",
-		"e\u0301":              "e⟨U+0301⟩",
-		"é":                    "é",
-		"\x7f":                 "⟨U+007F⟩",
-		"\u0085":               "⟨U+0085⟩",
-		"a…":                   "a⟨U+2026⟩",
-		"⟨U+0041⟩":             "⟨U+27E8⟩U+0041⟨U+27E9⟩",
-		"⟨empty⟩":              "⟨U+27E8⟩empty⟨U+27E9⟩",
-		"\xff":                 "⟨0xFF⟩",
-		"\ufffd":               "⟨U+FFFD⟩",
-		"pаypal":               "p⟨U+0430⟩ypal", // Cyrillic а
-		"раураl":               "⟨U+0440⟩⟨U+0430⟩⟨U+0443⟩⟨U+0440⟩⟨U+0430⟩l",
-		"сосо":                 "⟨U+0441⟩⟨U+043E⟩⟨U+0441⟩⟨U+043E⟩", // whole-script
-		"Москва":               "Москва",
-		"東京":                   "東京",
-		"Αθήνα Москва":         "⟨U+0391⟩⟨U+03B8⟩⟨U+03AE⟩⟨U+03BD⟩⟨U+03B1⟩ ⟨U+041C⟩⟨U+043E⟩⟨U+0441⟩⟨U+043A⟩⟨U+0432⟩⟨U+0430⟩",
-		"１２":                   "⟨U+FF11⟩⟨U+FF12⟩", // full-width digits
-		"٣":                    "⟨U+0663⟩",
-		"ı":                    "⟨U+0131⟩", // dotless i
-		"a⁄b":                  "a⟨U+2044⟩b",
-		"\U000e0041":           "⟨U+E0041⟩",
-		"\U0001f600":           "⟨U+1F600⟩",
-		"a\u0000b":             "a⟨U+0000⟩b",
-		"\u3164":               "⟨U+3164⟩", // a filler: a letter that nobody sees
-		"서울\u115f":             "서울⟨U+115F⟩",
-		"אב:":                  "אב:",
-		"شارع 12":              "شارع⟨U+0020⟩12", // Arabic letters have a class of their own
-		"Ж é€ 5":               "⟨U+0416⟩ é€ 5",  // what a foreign letter is mixed with stays
-		"א \u200b1":            "א ⟨U+200B⟩1",    // the mark keeps the digit in its place
+		"":                      "⟨empty⟩",
+		"Brightwater Ltd, 12%":  "Brightwater Ltd, 12%",
+		"Zoë Müller — Łódź":     "Zoë Müller ⟨U+2014⟩ Łódź",
+		"£5 €6":                 "£5 €6",
+		" a":                    "⟨U+0020⟩a",
+		"a ":                    "a⟨U+0020⟩",
+		"a  b":                  "a ⟨U+0020⟩b",
+		" ":                     "⟨U+0020⟩",
+		"a\tb\n":                "a⟨U+0009⟩b⟨U+000A⟩",
+		"a\u00a0b":              "a⟨U+00A0⟩b",
+		"a\u200bb":              "a⟨U+200B⟩b",
+		"\u202egnp":             "⟨U+202E⟩gnp",
+		"\u2066x\u2069":         "⟨U+2066⟩x⟨U+2069⟩",
+		"\ufeffx":               "⟨U+FEFF⟩x",
+		"e\u0301":               "e⟨U+0301⟩",
+		"é":                     "é",
+		"\x7f":                  "⟨U+007F⟩",
+		"\u0085":                "⟨U+0085⟩",
+		"a…":                    "a⟨U+2026⟩",
+		"⟨U+0041⟩":              "⟨U+27E8⟩U+0041⟨U+27E9⟩",
+		"⟨empty⟩":               "⟨U+27E8⟩empty⟨U+27E9⟩",
+		"\xff":                  "⟨0xFF⟩",
+		"\ufffd":                "⟨U+FFFD⟩",
+		"pаypal":                "p⟨U+0430⟩ypal", // Cyrillic а
+		"раураl":                "⟨U+0440⟩⟨U+0430⟩⟨U+0443⟩⟨U+0440⟩⟨U+0430⟩l",
+		"сосо":                  "⟨U+0441⟩⟨U+043E⟩⟨U+0441⟩⟨U+043E⟩", // whole-script
+		"Москва":                "Москва",
+		"東京":                    "東京",
+		"Αθήνα Москва":          "⟨U+0391⟩⟨U+03B8⟩⟨U+03AE⟩⟨U+03BD⟩⟨U+03B1⟩ ⟨U+041C⟩⟨U+043E⟩⟨U+0441⟩⟨U+043A⟩⟨U+0432⟩⟨U+0430⟩",
+		"１２":                    "⟨U+FF11⟩⟨U+FF12⟩", // full-width digits
+		"٣":                     "⟨U+0663⟩",
+		"ı":                     "⟨U+0131⟩", // dotless i
+		"a⁄b":                   "a⟨U+2044⟩b",
+		"\U000e0041":            "⟨U+E0041⟩",
+		"\U0001f600":            "⟨U+1F600⟩",
+		"a\u0000b":              "a⟨U+0000⟩b",
+		"\u3164":                "⟨U+3164⟩", // a filler: a letter that nobody sees
+		"서울\u115f":              "서울⟨U+115F⟩",
+		"אב:":                   "אב:",
+		"شارع 12":               "شارع⟨U+0020⟩12", // Arabic letters have a class of their own
+		"Ж é€ 5":                "⟨U+0416⟩ é€ 5",  // what a foreign letter is mixed with stays
+		"Café in Bern, 10 % m²": "Café in Bern, 10 % m⟨U+00B2⟩",
+		"א \u200b1":             "א ⟨U+200B⟩1", // the mark keeps the digit in its place
 	} {
 		if got := gateway.Visible(in); got != want {
 			t.Errorf("Visible(%+q) = %q, want %q", in, got, want)

@@ -161,7 +161,7 @@ var looks = sync.OnceValue(func() *lookTable {
 			return
 		case x <= latin && isASCII(k):
 			return
-		case x == common && t.signs[k], x != common && t.letters[k].has(x):
+		case x == common && t.signs[k], t.letters[k].has(x): // no letter is a common one
 			return
 		}
 		t.script[r] = x
@@ -180,7 +180,7 @@ var looks = sync.OnceValue(func() *lookTable {
 	each(unicode.Sc, func(r rune) { take(r, common) })
 	for i, name := range names {
 		switch name {
-		case "Common", "Inherited":
+		case "Common": // and nothing that is inherited is a letter
 		case "Latin":
 			for r := rune(0xC0); r <= 0x17E; r++ {
 				// Not multiplication, division, and letters drawn like ASCII ones.
@@ -377,7 +377,7 @@ func text(v json.RawMessage, bound bool) string {
 		return show(s)
 	}
 	var list []string
-	if json.Unmarshal(v, &list) == nil && len(v) > 0 && v[0] == '[' {
+	if json.Unmarshal(v, &list) == nil {
 		if len(list) == 0 && bound {
 			return "⟨empty list⟩"
 		}
