@@ -91,7 +91,7 @@ func agrees(text, want string) bool {
 	if matches(text, want, Appearance) || beginsAs(text, want) || endsAs(text, want) {
 		return true
 	}
-	// A text with ⟨U+XXXX⟩ is exact about these characters, so it is compared
+	// A text with a mark is exact about what it stands for, so it is compared
 	// exactly.
 	plain, marked := unmark(text)
 	return marked && matches(plain, want, func(s string) string { return s })
@@ -133,9 +133,12 @@ func endsAs(text, want string) bool {
 
 var mark = regexp.MustCompile(`⟨U\+([0-9A-F]{4,6})⟩`)
 
-// unmark replaces each ⟨U+XXXX⟩ by the character it stands for, and reports
-// whether there was one.
+// unmark replaces each ⟨U+XXXX⟩ by the character it stands for, and the marks of an
+// empty text and an empty list by nothing, and reports whether there was one.
 func unmark(text string) (string, bool) {
+	if text == "⟨empty⟩" || text == "⟨empty list⟩" {
+		return "", true
+	}
 	marked := false
 	plain := mark.ReplaceAllStringFunc(text, func(m string) string {
 		n, err := strconv.ParseUint(mark.FindStringSubmatch(m)[1], 16, 32)

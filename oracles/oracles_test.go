@@ -121,6 +121,10 @@ func TestFaithful(t *testing.T) {
 		// Marked characters that are wanted.
 		{"wanted line break, marked", both(set("/memo", "a⟨U+000A⟩b"), want("/memo", "a\nb")), ""},
 		{"wanted mark, marked", both(set("/memo", "⟨U+27E8⟩U+0041⟨U+27E9⟩"), want("/memo", "⟨U+0041⟩")), ""},
+		{"nothing wanted, marked empty", both(set("/memo", "⟨empty⟩"), want("/memo", "")), ""},
+		{"no element wanted, marked empty", both(set("/memo", "⟨empty list⟩"), want("/memo", "")), ""},
+		{"something wanted, marked empty", set("/memo", "⟨empty⟩"), "Memo"},
+		{"nothing wanted, something shown", want("/memo", ""), "Memo"},
 		{"other mark than wanted", both(set("/memo", "a⟨U+000B⟩b"), want("/memo", "a\nb")), "Memo"},
 		{"mark of no character", both(set("/memo", "a⟨U+D800⟩"), want("/memo", "a\ufffd")), "Memo"},
 		{"marked and cut", both(set("/memo", "a⟨U+000A⟩…"), want("/memo", "a\nbc")), ""},
