@@ -34,6 +34,7 @@ type argument struct {
 	lo, hi  int64             // {int: [lo, hi]}, both included
 	choice  []json.RawMessage // {choice: […]}
 	text    []string          // {text: […]} with {lo..hi} for an integer
+	turns   []json.RawMessage // one after the other; see [Given]
 }
 
 // Instance returns the n-th honest action of a trial (0 is the first). It is a
@@ -90,6 +91,8 @@ func (a argument) value(rng *rand.Rand, n int) json.RawMessage {
 	switch {
 	case a.literal != nil:
 		return a.literal
+	case a.turns != nil:
+		return a.turns[n%len(a.turns)]
 	case a.choice != nil:
 		return a.choice[pick(rng, n, len(a.choice))]
 	case a.text != nil:

@@ -68,6 +68,7 @@ type Scenario struct {
 	free      []string
 	hostile   map[Role]json.RawMessage
 	drift     map[string]json.RawMessage
+	rival     Rival
 	digest    string
 }
 

@@ -13,8 +13,8 @@ import (
 	"countersign/gateway/api"
 )
 
-// MaxText is how many characters an honest text may have. A product's short
-// summary shows that much, so that only an attack makes it cut a value off.
+// MaxText is how many characters an honest text may have that is in the summary. A
+// product's short summary shows that much, so that only an attack makes it cut a value off.
 const MaxText = 60
 
 // MinList is how many elements an honest list of [RoleList] has at least. A
@@ -66,6 +66,7 @@ func (s *Scenario) Validate() error {
 		{"roles", s.checkRoles},
 		{"hostile", s.checkHostile},
 		{"task", s.checkTask},
+		{"rival", s.checkRival},
 	} {
 		if err := check.f(); err != nil {
 			return fmt.Errorf("%s: %w", check.member, err)
@@ -197,7 +198,7 @@ func (s *Scenario) checkHonest() error {
 				return fmt.Errorf("arguments: %s: %s is not of type %s", a.name, text, f.Type)
 			}
 			for _, part := range elements(text) {
-				if utf8.RuneCountInString(part) > MaxText {
+				if slices.Contains(t.Summary, a.name) && utf8.RuneCountInString(part) > MaxText {
 					return fmt.Errorf("arguments: %s: longer than %d characters", a.name, MaxText)
 				}
 			}
@@ -229,6 +230,8 @@ func (a argument) extremes() []json.RawMessage {
 	switch {
 	case a.literal != nil:
 		return []json.RawMessage{a.literal}
+	case a.turns != nil:
+		return a.turns
 	case a.choice != nil:
 		return a.choice
 	case a.text != nil:
@@ -250,6 +253,8 @@ func (a argument) yields(text json.RawMessage) bool {
 	switch {
 	case a.literal != nil:
 		return same(a.literal)
+	case a.turns != nil:
+		return slices.ContainsFunc(a.turns, same)
 	case a.choice != nil:
 		return slices.ContainsFunc(a.choice, same)
 	case a.text != nil:

@@ -33,7 +33,7 @@ func newAgentDojo() *cobra.Command {
 		Args:  noArguments,
 		RunE:  noCommand,
 	}
-	cmd.AddCommand(newReplay())
+	cmd.AddCommand(newReplay(), newOverlay())
 	return cmd
 }
 
@@ -185,21 +185,29 @@ func (o replayOptions) replay(paths []string) (r harness.Replay, inputs map[stri
 	return r, inputs, nil
 }
 
+// An input is a file of the benchmark that a flag names, or the shared data have.
+type input struct {
+	named      *string
+	name, what string
+}
+
 // find completes the names of the inputs, and names all that are missing at once.
 func (o *replayOptions) find(paths []string) error {
+	return findInputs(paths, catalogueInput(&o.catalogue), input{&o.classes, "tool_classes.json", "which of its tools have side effects"})
+}
+
+func catalogueInput(named *string) input {
+	return input{named, "catalogue_v1.1.2.json", "the benchmark's tools and tasks"}
+}
+
+func findInputs(paths []string, inputs ...input) error {
 	var missing []string
 	var unknown error // where the shared data are
 	absent := func(path string) bool {
 		_, err := os.Stat(path)
 		return errors.Is(err, fs.ErrNotExist)
 	}
-	for _, in := range []struct {
-		named      *string
-		name, what string
-	}{
-		{&o.catalogue, "catalogue_v1.1.2.json", "the benchmark's tools and tasks"},
-		{&o.classes, "tool_classes.json", "which of its tools have side effects"},
-	} {
+	for _, in := range inputs {
 		if *in.named == "" {
 			dir, err := agentdojo.SharedDir()
 			if err != nil {

@@ -93,8 +93,15 @@ func document(args []string) (export.Document, error) {
 }
 
 func documentOf(r *results.Run) (d export.Document, err error) {
-	if d.Analysis, err = results.AnalyseRun(r); err == nil {
-		d.More, err = takenApart(r)
+	if d.Analysis, err = results.AnalyseRun(r); err != nil {
+		return d, err
 	}
-	return d, err
+	for _, more := range []func(*results.Run) ([]export.Table, error){takenApart, overlayTables} {
+		tables, err := more(r)
+		if err != nil {
+			return d, err
+		}
+		d.More = append(d.More, tables...)
+	}
+	return d, nil
 }
