@@ -24,7 +24,7 @@ usage() {
                           where there is one, with replays, faults and kills (ARG: for countersign
                           soak, such as --approvals 1000); fails if an effect is not the one approved
 ./run.sh paper [ARG…]     every run that this machine can make, with all tables and figures, compared with
-                          results/reference (ARG: for countersign paper); eight minutes
+                          results/reference (ARG: for countersign paper); ten minutes
 ./run.sh help             this text
 
 Everything that is built or measured stays below this folder: bin/, results/runs/,

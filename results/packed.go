@@ -1,7 +1,6 @@
 package results
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -14,103 +13,66 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A packed folder is a run, or a replay, small enough to be kept under version
 // control. It has the SHA256SUMS of the folder that it was made of, so they are those
 // of the texts that it holds and not of its own files: NAME.gz (RFC 1952) holds NAME,
-// and [deltaFile] the records. It is read wherever a run is.
+// and NAME.delta.gz the JSON lines of NAME as [linesDelta] writes them. It is read
+// wherever a run is.
 
-// deltaFile holds records.jsonl as one JSON object a line, with the members of a record
-// that are not those of the record before, compressed. An empty pair is the usual one.
-const deltaFile = "records.delta.gz"
+const (
+	zipEnding   = ".gz"
+	deltaEnding = ".delta.gz"
+)
 
-// usualPair is the pair that the harness gives to a trial.
+// packedName is the file of a packed folder that holds a text.
+func packedName(name string) string {
+	switch {
+	case name == ManifestFile: // it stays legible
+		return name
+	case strings.HasSuffix(name, ".jsonl"):
+		return name + deltaEnding
+	}
+	return name + zipEnding
+}
+
+// usualPair is the pair that the harness gives to a trial. A packed run has an empty one
+// in its place.
 func usualPair(r Record) string {
 	return strings.Join([]string{r.Attack, r.Variant, r.Scenario, strconv.FormatUint(r.Seed, 10)}, "/")
 }
 
-// writeDelta writes what [readDelta] reads.
-func writeDelta(w io.Writer, records iter.Seq2[Record, error]) error {
-	out := bufio.NewWriter(w)
-	before := map[string]string{}
-	for r, err := range records {
-		if err != nil {
-			return err
-		}
-		if r.Pair == usualPair(r) {
-			r.Pair = ""
-		}
-		line, err := r.encode()
-		if err != nil {
-			return err
-		}
-		names, values, err := members(line)
-		if err != nil {
-			return err
-		}
-		if _, had := before["detail"]; had && !slices.Contains(names, "detail") {
-			names, values = append(names, "detail"), append(values, `""`)
-		}
-		separator := byte('{')
-		for i, name := range names {
-			if before[name] == values[i] {
-				continue
-			}
-			fmt.Fprintf(out, "%c%q:%s", separator, name, values[i])
-			separator = ','
-		}
-		if separator == '{' {
-			out.WriteByte('{')
-		}
-		out.WriteString("}\n")
-		clear(before)
-		for i, name := range names {
-			before[name] = values[i]
-		}
-	}
-	return out.Flush()
-}
-
-// members takes a JSON object apart.
-func members(object []byte) (names, values []string, err error) {
-	d := jsontext.NewDecoder(bytes.NewReader(object))
-	if _, err := d.ReadToken(); err != nil {
-		return nil, nil, err
-	}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return nil, nil, err
-		}
-		names = append(names, name.String())
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, nil, err
-		}
-		values = append(values, string(value))
-	}
-	return names, values, nil
-}
-
-// readDelta reads records as [readRecords] does.
-func readDelta(rd io.Reader) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		var packed Record
-		n := 0
-		for line, err := range completeLines(rd) {
-			n++
+// packedRecords are the lines of records with the usual pair left out.
+func packedRecords(records iter.Seq2[Record, error]) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for r, err := range records {
+			var line []byte
 			if err == nil {
-				// What the line does not name stays; lists are not to be written into.
-				packed.RefusedBy, packed.RefusedCodes, packed.Reasons = slices.Clone(packed.RefusedBy), slices.Clone(packed.RefusedCodes), slices.Clone(packed.Reasons)
-				err = decodeStrict(line, &packed)
+				if r.Pair == usualPair(r) {
+					r.Pair = ""
+				}
+				line, err = r.encode()
 			}
-			r := packed
+			if !yield(line, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// unpackedRecords reads what [packedRecords] gives.
+func unpackedRecords(lines iter.Seq2[[]byte, error]) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		n := 0
+		for line, err := range lines {
+			n++
+			var r Record
+			if err == nil {
+				err = decodeStrict(line, &r)
+			}
 			if r.Pair == "" {
 				r.Pair = usualPair(r)
 			}
@@ -136,12 +98,13 @@ type part struct {
 // list of digests has; a name on it is the text itself.
 func partOf(dir, file string, listed Sums) part {
 	p := part{name: file, path: filepath.Join(dir, filepath.FromSlash(file))}
-	if listed[file] == "" && Compressed(file) {
-		p.zipped, p.delta = true, file == deltaFile
-		p.name = strings.TrimSuffix(file, ".gz")
+	if listed[file] != "" {
+		return p
 	}
-	if p.delta {
-		p.name = recordsFile
+	if name, ok := strings.CutSuffix(file, deltaEnding); ok {
+		p.name, p.zipped, p.delta = name, true, true
+	} else if name, ok := strings.CutSuffix(file, zipEnding); ok {
+		p.name, p.zipped = name, true
 	}
 	return p
 }
@@ -165,19 +128,31 @@ func (p part) copyTo(w io.Writer) error {
 		_, err := io.Copy(w, rd)
 		return err
 	}
-	for r, err := range readDelta(rd) {
-		line, bad := r.encode()
-		if err = cmp.Or(err, bad); err == nil {
+	put := func(line []byte, err error) error {
+		if err == nil {
 			_, err = w.Write(line)
 		}
-		if err != nil {
+		return err
+	}
+	lines := readLinesDelta(rd)
+	if p.name == recordsFile {
+		for r, err := range unpackedRecords(lines) {
+			line, bad := r.encode()
+			if err := put(line, cmp.Or(err, bad)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for line, err := range lines {
+		if err := put(line, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// open reads the text, or what [readDelta] reads.
+// open reads the text, or what [readLinesDelta] reads.
 func (p part) open() (io.ReadCloser, error) {
 	if err := regular(os.Stat(p.path)); err != nil {
 		return nil, err
@@ -209,11 +184,7 @@ func locate(dir, name string) (part, error) {
 	p := part{name: name, path: filepath.Join(dir, filepath.FromSlash(name))}
 	_, err := os.Lstat(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		file := name + ".gz"
-		if name == recordsFile {
-			file = deltaFile
-		}
-		p = partOf(dir, file, nil)
+		p = partOf(dir, packedName(name), nil)
 		_, err = os.Lstat(p.path)
 	}
 	if err != nil {
@@ -294,22 +265,23 @@ func packPart(dir, name string, put func(name string, text []byte) error) error 
 		return err
 	}
 	var text bytes.Buffer
-	file := name + ".gz"
-	if name == recordsFile {
-		file = deltaFile
-		var lines bytes.Buffer
-		if err := p.copyTo(&lines); err != nil {
-			return err
-		}
-		err = writeDelta(&text, readRecords(&lines))
-	} else {
-		err = p.copyTo(&text)
-	}
-	if err != nil {
+	if err := p.copyTo(&text); err != nil {
 		return err
 	}
-	if name == ManifestFile {
-		return put(name, text.Bytes())
+	file := packedName(name)
+	if strings.HasSuffix(file, deltaEnding) {
+		lines := completeLines(bytes.NewReader(text.Bytes()))
+		if name == recordsFile {
+			lines = packedRecords(readRecords(bytes.NewReader(text.Bytes())))
+		}
+		var delta bytes.Buffer
+		if err := linesDelta(&delta, lines); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		text = delta
+	}
+	if !Compressed(file) {
+		return put(file, text.Bytes())
 	}
 	packed, err := Compress(text.Bytes())
 	if err != nil {

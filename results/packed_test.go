@@ -13,6 +13,90 @@ import (
 	"pgregory.net/rapid"
 )
 
+const packedRecordsFile = recordsFile + deltaEnding
+
+// What a delta says of JSON lines is what they say, whatever their shape.
+func TestLinesDelta(t *testing.T) {
+	lines := []string{
+		`{"a":1,"b":[{"x":1,"y":2},{"x":3,"y":4}],"c":"d"}`,
+		`{"a":1,"b":[{"x":1,"y":2},{"x":3,"y":5}],"c":"d"}`,
+		`{"a":1,"b":[{"x":1,"y":2}],"c":"d"}`,
+		`{"a":1,"b":[],"c":"d"}`,
+		`{"a":1,"b":[{}],"c":"d"}`,
+		`{"a":1,"b":[{"z":9}],"c":{"":1}}`,
+		`{"a":1,"b":[{"z":9}],"c":{"":2}}`,
+		`{"":{"a":1}}`,
+		`{"":{"a":1}}`,
+		`{}`,
+		`{}`,
+		`null`,
+		`{"a":null}`,
+		`[{"a":1},{"a":2}]`,
+		`[{"a":1},{"b":2}]`,
+		`[{"a":1},2]`,
+		`[{"a":1},{"b":2}]`,
+		`"text"`,
+	}
+	want := strings.Join(lines, "\n") + "\n"
+	var delta bytes.Buffer
+	if err := linesDelta(&delta, completeLines(strings.NewReader(want))); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := strings.Cut(delta.String(), "}\n"); !strings.Contains(delta.String(), `{"b":[{},{"y":5}]}`) {
+		t.Errorf("what is the same is written again: %s", first)
+	}
+	var got []byte
+	for line, err := range readLinesDelta(&delta) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, line...)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	for text, want := range map[string]string{
+		`{"a":1}`: "no object before", `{"":{"a":1}}` + "\n" + `{"b":1}`: `"b" is not there`, "{": "EOF", `1 2`: "more than one value",
+	} {
+		var err error
+		for _, e := range readLinesDelta(strings.NewReader(text + "\n")) {
+			err = e
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzLinesDelta(f *testing.F) {
+	f.Add([]byte(`{"a":1,"b":[{"x":1}]}`), []byte(`{"a":1,"b":[{"x":2}]}`))
+	f.Add([]byte(`{"":1}`), []byte(`[{"a":1},{}]`))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		var one, other bytes.Buffer
+		for _, line := range [][]byte{a, b} {
+			n, err := parseLine(line)
+			if err != nil {
+				return
+			}
+			n.write(&one)
+			one.WriteByte('\n')
+		}
+		var delta bytes.Buffer
+		if err := linesDelta(&delta, completeLines(bytes.NewReader(one.Bytes()))); err != nil {
+			t.Fatal(err)
+		}
+		for line, err := range readLinesDelta(&delta) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			other.Write(line)
+		}
+		if one.String() != other.String() {
+			t.Fatalf("%s became %s", one.String(), other.String())
+		}
+	})
+}
+
 // What a delta says of records is what they say.
 func TestDeltaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,11 +120,11 @@ func TestDeltaRoundTrip(t *testing.T) {
 			}
 			want.Write(line)
 		}
-		if err := writeDelta(&delta, Sequence(records)); err != nil {
+		if err := linesDelta(&delta, packedRecords(Sequence(records))); err != nil {
 			t.Fatal(err)
 		}
 		var got []byte
-		all, err := collect(readDelta(&delta))
+		all, err := collect(unpackedRecords(readLinesDelta(&delta)))
 		for _, r := range all {
 			line, bad := r.encode()
 			err = errors.Join(err, bad)
@@ -53,18 +137,18 @@ func TestDeltaRoundTrip(t *testing.T) {
 }
 
 func FuzzReadDelta(f *testing.F) {
-	f.Add([]byte(line + "\n" + `{"target":"M0","effects":0}` + "\n{}\n"))
+	f.Add([]byte(`{"":` + line + "}\n" + `{"target":"M0","effects":0}` + "\n{}\n"))
 	f.Add([]byte(`{"schema":1}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records, err := collect(readDelta(bytes.NewReader(data)))
+		records, err := collect(unpackedRecords(readLinesDelta(bytes.NewReader(data))))
 		if err != nil {
 			return
 		}
 		var delta bytes.Buffer
-		if err := writeDelta(&delta, Sequence(records)); err != nil {
+		if err := linesDelta(&delta, packedRecords(Sequence(records))); err != nil {
 			t.Fatal(err)
 		}
-		again, err := collect(readDelta(&delta))
+		again, err := collect(unpackedRecords(readLinesDelta(&delta)))
 		if err != nil || len(again) != len(records) {
 			t.Fatalf("%d records became %d, %v", len(records), len(again), err)
 		}
@@ -129,12 +213,12 @@ func TestPack(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	// Again over what is there, and from what is packed.
-	before, _ := os.ReadFile(filepath.Join(packed, deltaFile))
+	before, _ := os.ReadFile(filepath.Join(packed, packedRecordsFile))
 	for _, from := range []string{whole, packed} {
 		if err := Pack(from, packed); err != nil {
 			t.Fatal(err)
 		}
-		if after, _ := os.ReadFile(filepath.Join(packed, deltaFile)); !bytes.Equal(before, after) {
+		if after, _ := os.ReadFile(filepath.Join(packed, packedRecordsFile)); !bytes.Equal(before, after) {
 			t.Errorf("packing %s again gives other bytes", from)
 		}
 	}
@@ -152,13 +236,13 @@ func TestOpenRefusesPacked(t *testing.T) {
 		change func(dir string) error
 		want   string
 	}{
-		"another record":  {func(d string) error { return put(d, deltaFile, line+"\n") }, "records.jsonl was changed"},
-		"no record":       {func(d string) error { return put(d, deltaFile, "{}\n") }, "line 1"},
-		"cut off":         {func(d string) error { return os.Truncate(filepath.Join(d, deltaFile), 40) }, "unexpected EOF"},
-		"not compressed":  {func(d string) error { return os.WriteFile(filepath.Join(d, deltaFile), []byte(line), 0o644) }, "gzip"},
+		"another record":  {func(d string) error { return put(d, packedRecordsFile, `{"":`+line+"}\n") }, "records.jsonl was changed"},
+		"no record":       {func(d string) error { return put(d, packedRecordsFile, `{"":{}}`+"\n") }, "line 1"},
+		"cut off":         {func(d string) error { return os.Truncate(filepath.Join(d, packedRecordsFile), 40) }, "unexpected EOF"},
+		"not compressed":  {func(d string) error { return os.WriteFile(filepath.Join(d, packedRecordsFile), []byte(line), 0o644) }, "gzip"},
 		"another text":    {func(d string) error { return put(d, "events/1.json.gz", "[]") }, "events/1.json was changed"},
 		"there twice":     {func(d string) error { return os.WriteFile(filepath.Join(d, "events", "1.json"), nil, 0o644) }, "there twice"},
-		"missing":         {func(d string) error { return os.Remove(filepath.Join(d, deltaFile)) }, "records.jsonl is missing"},
+		"missing":         {func(d string) error { return os.Remove(filepath.Join(d, packedRecordsFile)) }, "records.jsonl is missing"},
 		"added":           {func(d string) error { return put(d, "x.gz", "x") }, "x is not part of the run"},
 		"changed digests": {func(d string) error { return os.WriteFile(filepath.Join(d, SumsFile), nil, 0o644) }, "does not list manifest.json"},
 	} {

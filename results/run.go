@@ -112,7 +112,7 @@ func (r *Run) Records() iter.Seq2[Record, error] {
 		defer rd.Close()
 		read := readRecords
 		if p.delta {
-			read = readDelta
+			read = func(rd io.Reader) iter.Seq2[Record, error] { return unpackedRecords(readLinesDelta(rd)) }
 		}
 		n := 0
 		for rec, err := range read(rd) {

@@ -51,6 +51,7 @@ func paperParts() []paperPart {
 		{"beside", "designs with hygiene and published descriptions", []string{"run", "--modes",
 			strings.Join(ids(modes.Beside(), func(m modes.Mode) string { return m.ID }), ",")}, "", readRun},
 		{"ablation", "the reference design without each binding, and its cuts", []string{"run", "--ablate", results.DefaultReference}, "", readRun},
+		{"overlay", "attacks on approvals of AgentDojo's tasks", []string{"agentdojo", "overlay"}, why, readRun},
 		{"agentdojo", "recorded AgentDojo traces through the nine designs", append([]string{"agentdojo", "replay"}, traces...), why, readReplay},
 	}
 }
@@ -172,7 +173,7 @@ func newPaper() *cobra.Command {
 		Short: "Make everything that is published: runs, tables, figures; and compare it with the reference",
 		Long: `Paper makes each part of what is published, its tables in every form and its
 figures, and compares all of it, byte for byte, with the reference run. It takes
-about eight minutes on two processors. The parts are:
+about ten minutes on two processors. The parts are:
 ` + listed.String() + `
 
 Runs and tables go to results/runs/<id>, figures and the report of the matrix to
