@@ -29,7 +29,7 @@ func TestReadme(t *testing.T) {
 	}
 	b := readReference(t, "matrix")
 	want := string(text)
-	blocks := map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults, "ablation": readmeAblation}
+	blocks := map[string]func(*testing.T, *results.Baseline) string{"session": readmeSession, "results": readmeResults, "ablation": readmeAblation, "overlay": readmeOverlay}
 	if !raced { // it takes the race detector a minute; .ci/run runs this test without
 		blocks["agentdojo"] = readmeReplay
 	}
@@ -158,6 +158,35 @@ func readmeAblation(t *testing.T, _ *results.Baseline) string {
 		"through when lost alone; the others are doubled, and each is in a cut of two or three. The smallest designs that block\n"+
 		"as much, %d of them, have %d to %d bindings. [docs/ablation.md](docs/ablation.md) lists the cuts.\n",
 		r.Trials, len(r.Bindings), alone, len(r.Sufficient), least, most)
+}
+
+// readmeOverlay is the reference's table of attacked pairs.
+func readmeOverlay(t *testing.T, _ *results.Baseline) string {
+	r, err := results.Open(filepath.Join(reference, "overlay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := overlayTables(r)
+	if err != nil || len(tables) != 1 {
+		t.Fatalf("%d tables of the overlay, %v", len(tables), err)
+	}
+	var s strings.Builder
+	for i, row := range append([][]string{tables[0].Header}, tables[0].Rows...) {
+		if i == 0 {
+			row = append([]string{""}, row[1:]...)
+		} else {
+			id, name, _ := strings.Cut(row[0], " ")
+			row = append([]string{"**" + id + "** " + name}, row[1:]...)
+		}
+		fmt.Fprintf(&s, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&s, "|%s\n", strings.Repeat(" --- |", len(row)))
+		}
+	}
+	trials := r.Manifest.Records
+	fmt.Fprintf(&s, "\n%d of 629 pairs make a scenario (in the others the user's task, or the injection, needs no call with a side effect,\nor a call does not fit its schema); %d trials, with %d twins completed of %d.\n",
+		len(r.Catalogue.Scenarios), trials, r.Manifest.Observed[string(results.Completed)]-r.Manifest.Kinds[string(results.Honest)], r.Manifest.Kinds[string(results.Twin)])
+	return s.String()
 }
 
 // readmeReplay counts what became of the calls in recorded traces.
