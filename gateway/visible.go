@@ -297,7 +297,7 @@ func (t *lookTable) ambiguous(s string, own script, foreign bool) bool {
 				n = len(part)
 			}
 			effort.all += n
-			if r < 0x80 || part == marked || x == common {
+			if part == marked || x == common { // ASCII has no entry, so it is common
 				effort.free += n
 			}
 			skeleton.WriteString(part)
