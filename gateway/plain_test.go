@@ -88,6 +88,9 @@ func TestShownPlain(t *testing.T) {
 			fmt.Fprintf(&b, "%s%s%s\t%s\n", x, y, z, Visible(x+y+z))
 		}
 	}
+	for _, x := range []string{"Ы\t", "Ы€", "Ы%", "ё", "ёо", "ёЖ", "ё\tЖ", "Ю\tЖ", "Ы€Ж", "װ% א", "וװ% א", "Ы ё", "Ы é"} {
+		fmt.Fprintf(&b, "%s\t%s\n", x, Visible(x))
+	}
 	golden(t, "shown.txt", b.String())
 }
 
@@ -95,7 +98,7 @@ func TestShownPlain(t *testing.T) {
 // that are shown as they are.
 func TestStaysPlain(t *testing.T) {
 	var b strings.Builder
-	for _, alphabet := range []string{"abé m", "rné%", "оасхЖ", "ыьіб ", "ѹоуѸ1", "οντλ ", "סםוןא", "اهعم1", "ոօսա", "口田東 ", "김가1 ", "ГПФж", "€$é\t", "ЮЫжб", "װײאב", "װוי א", "เแก", "оꚙЖ "} {
+	for _, alphabet := range []string{"abé m", "rné%", "оасхЖ", "ыьіб ", "ѹоуѸ1", "οντλ ", "סםוןא", "اهعم1", "ոօսա", "口田東 ", "김가1 ", "ГПФж", "€$é\t", "ЮЫжб", "װײאב", "װוי א", "เแก", "оꚙЖ ", "ЫЮ% ", "ёоЖ", "װ% א"} {
 		letters := []rune(alphabet)
 		var plain []string
 		var extend func(s string, n int)
