@@ -173,9 +173,7 @@ func fitting(tools []api.Tool, name string, args map[string]json.RawMessage) (c 
 		}
 		if f, ok := c.tool.Field(n); ok && f.Type == api.TypeStrings {
 			if text, is := v.(string); is {
-				if list := listLiteral(text); list != nil {
-					raw, _ = json.Marshal(list)
-				}
+				raw, _ = json.Marshal(listLiteral(text)) // what was JSON always marshals
 			}
 		}
 		var b bytes.Buffer

@@ -88,7 +88,7 @@ func TestShownPlain(t *testing.T) {
 			fmt.Fprintf(&b, "%s%s%s\t%s\n", x, y, z, Visible(x+y+z))
 		}
 	}
-	for _, x := range []string{"Ы\t", "Ы€", "Ы%", "ё", "ёо", "ёЖ", "ё\tЖ", "Ю\tЖ", "Ы€Ж", "װ% א", "וװ% א", "Ы ё", "Ы é"} {
+	for _, x := range []string{"Ы\t", "Ы€", "Ы%", "ё", "ёо", "ёЖ", "ё\tЖ", "Ю\tЖ", "Ы€Ж", "װ% א", "וװ% א", "Ы ё", "Ы é", "е\t", "е€", "ӕ\t", "ӕ€", "ք\t", "ք€"} {
 		fmt.Fprintf(&b, "%s\t%s\n", x, Visible(x))
 	}
 	golden(t, "shown.txt", b.String())

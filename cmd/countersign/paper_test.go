@@ -29,7 +29,7 @@ func smallParts(t *testing.T) []paperPart {
 }
 
 // makePaper runs the command with parts of a test.
-func makePaper(t *testing.T, o paperOptions) (err error, stdout, stderr string) {
+func makePaper(t *testing.T, o paperOptions) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, log bytes.Buffer
 	cmd := &cobra.Command{}
@@ -37,7 +37,7 @@ func makePaper(t *testing.T, o paperOptions) (err error, stdout, stderr string) 
 	cmd.SetOut(&out)
 	cmd.SetErr(&log)
 	err = o.run(cmd)
-	return err, out.String(), log.String()
+	return out.String(), log.String(), err
 }
 
 // What was made becomes the reference; made again it is the same; and whatever is
@@ -46,10 +46,10 @@ func TestPaper(t *testing.T) {
 	parts := smallParts(t)
 	t.Chdir(t.TempDir())
 	const reference = "reference"
-	if err, _, stderr := makePaper(t, paperOptions{parts: parts, reference: reference, out: "one", update: true}); err != nil {
+	if _, stderr, err := makePaper(t, paperOptions{parts: parts, reference: reference, out: "one", update: true}); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
-	err, stdout, stderr := makePaper(t, paperOptions{parts: parts, reference: reference, out: "two"})
+	stdout, stderr, err := makePaper(t, paperOptions{parts: parts, reference: reference, out: "two"})
 	if err != nil {
 		t.Fatalf("made again: %v\n%s\n%s", err, stdout, stderr)
 	}
@@ -91,7 +91,7 @@ func TestPaper(t *testing.T) {
 	}
 
 	// Another run in place of one of the reference.
-	if err, _, stderr := makePaper(t, paperOptions{parts: []paperPart{{"matrix", "", append(small(), "--seed", "2"), "", readRun}}, out: "three"}); err != nil {
+	if _, stderr, err := makePaper(t, paperOptions{parts: []paperPart{{"matrix", "", append(small(), "--seed", "2"), "", readRun}}, out: "three"}); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
 	other, err := results.ReadSums("three")
@@ -108,7 +108,7 @@ func TestPaper(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts[2].unable = "there are no logs"
-	err, stdout, _ = makePaper(t, paperOptions{parts: parts, reference: reference, out: "four"})
+	stdout, _, err = makePaper(t, paperOptions{parts: parts, reference: reference, out: "four"})
 	if err != error(exitCode(1)) {
 		t.Errorf("another reference: %v", err)
 	}
@@ -129,14 +129,14 @@ func TestPaperUpdate(t *testing.T) {
 	parts := smallParts(t)
 	t.Chdir(t.TempDir())
 	const reference = "reference"
-	if err, _, stderr := makePaper(t, paperOptions{parts: parts[:2], reference: reference, out: "one", update: true}); err != nil {
+	if _, stderr, err := makePaper(t, paperOptions{parts: parts[:2], reference: reference, out: "one", update: true}); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
 	before, err := results.ReadSums(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err, _, stderr := makePaper(t, paperOptions{parts: parts, only: []string{"agentdojo"}, reference: reference, out: "two", update: true}); err != nil {
+	if _, stderr, err := makePaper(t, paperOptions{parts: parts, only: []string{"agentdojo"}, reference: reference, out: "two", update: true}); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
 	after, err := results.ReadSums(reference)
@@ -172,7 +172,7 @@ func TestPaperRefuses(t *testing.T) {
 		"a part that cannot be made": {paperOptions{parts: []paperPart{{"matrix", "", []string{"run", "--modes", "M77"}, "", readRun}}, out: "y"},
 			"making matrix: exit code 2"},
 	} {
-		if err, stdout, _ := makePaper(t, c.o); err == nil || !strings.Contains(err.Error(), c.want) || stdout != "" {
+		if stdout, _, err := makePaper(t, c.o); err == nil || !strings.Contains(err.Error(), c.want) || stdout != "" {
 			t.Errorf("%s: %v, want %q; printed %q", name, err, c.want, stdout)
 		}
 	}
