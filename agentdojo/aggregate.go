@@ -1,6 +1,7 @@
 package agentdojo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,9 +41,10 @@ func (r *Rates) add(t *Trace) {
 	r.AttackSuccess.add(t.Security)
 }
 
-// A Summary is what one pipeline's logs add up to.
+// A Summary is what one pipeline's logs add up to, under one attack.
 type Summary struct {
 	Pipeline string
+	Attack   string // empty where nothing was injected in any log
 	// Published counts as the benchmark does: over every pair of the catalogue,
 	// runner errors included (each as a failed task and a successful attack).
 	Published Rates
@@ -55,32 +57,51 @@ type Summary struct {
 	Outside int
 }
 
-// An Aggregate adds traces up, by pipeline. Logs without a verdict and injection
-// goals run as user tasks are in no rate.
+func (s *Summary) plus(o Summary) {
+	for _, r := range []struct {
+		to   *Rates
+		more Rates
+	}{{&s.Published, o.Published}, {&s.Clean, o.Clean}} {
+		r.to.BenignUtility.plus(r.more.BenignUtility)
+		r.to.AttackedUtility.plus(r.more.AttackedUtility)
+		r.to.AttackSuccess.plus(r.more.AttackSuccess)
+	}
+	for c, n := range o.Classes {
+		s.Classes[c] += n
+	}
+	s.Outside += o.Outside
+}
+
+func (r *Rate) plus(o Rate) { r.Hits, r.Of = r.Hits+o.Hits, r.Of+o.Of }
+
+// An Aggregate adds traces up, by pipeline and attack. Logs without a verdict and
+// injection goals run as user tasks are in no rate.
 type Aggregate struct {
 	catalogue *Catalogue
-	summaries map[string]*Summary
+	summaries map[aggregateKey]*Summary
 	seen      map[string]string
 }
 
+type aggregateKey struct{ pipeline, attack string }
+
 // NewAggregate returns an empty aggregate over the tasks of a catalogue.
 func NewAggregate(c *Catalogue) *Aggregate {
-	return &Aggregate{catalogue: c, summaries: map[string]*Summary{}, seen: map[string]string{}}
+	return &Aggregate{catalogue: c, summaries: map[aggregateKey]*Summary{}, seen: map[string]string{}}
 }
 
-// Add counts a trace. A second trace of the same pipeline and pair of tasks is an
-// error and not counted: rates over several attacks or copies of a run would mean
-// nothing.
+// Add counts a trace. A second trace of the same run is an error and not counted:
+// rates over copies of a run would mean nothing.
 func (a *Aggregate) Add(t *Trace) error {
-	key := fmt.Sprintf("%q %q %q %q", t.Pipeline, t.Suite, t.UserTask, t.InjectionTask)
-	if earlier, ok := a.seen[key]; ok {
-		return fmt.Errorf("adding %s: %s has the same pipeline, user task and injection task; give one of them", t.Path, earlier)
+	id := t.ID()
+	if earlier, ok := a.seen[id]; ok {
+		return fmt.Errorf("adding %s: %s is a log of the same run, %s; give one of them", t.Path, earlier, id)
 	}
-	a.seen[key] = t.Path
-	s := a.summaries[t.Pipeline]
+	a.seen[id] = t.Path
+	key := aggregateKey{t.Pipeline, t.Attack}
+	s := a.summaries[key]
 	if s == nil {
-		s = &Summary{Pipeline: t.Pipeline, Classes: map[Class]int{}}
-		a.summaries[t.Pipeline] = s
+		s = &Summary{Pipeline: t.Pipeline, Attack: t.Attack, Classes: map[Class]int{}}
+		a.summaries[key] = s
 	}
 	class := t.Class()
 	s.Classes[class]++
@@ -98,12 +119,23 @@ func (a *Aggregate) Add(t *Trace) error {
 	return nil
 }
 
-// Summaries returns one summary a pipeline, sorted by its name.
+// Summaries returns one summary for each pipeline and attack, sorted by these. The
+// runs without an injection belong to each attack of their pipeline.
 func (a *Aggregate) Summaries() []Summary {
+	keys := slices.SortedFunc(maps.Keys(a.summaries), func(a, b aggregateKey) int {
+		return cmp.Or(cmp.Compare(a.pipeline, b.pipeline), cmp.Compare(a.attack, b.attack))
+	})
 	var list []Summary
-	for _, name := range slices.Sorted(maps.Keys(a.summaries)) {
-		s := *a.summaries[name]
-		s.Classes = maps.Clone(s.Classes)
+	for i, k := range keys {
+		benign := a.summaries[aggregateKey{k.pipeline, ""}]
+		if k.attack == "" && i+1 < len(keys) && keys[i+1].pipeline == k.pipeline {
+			continue // it is part of each that follows
+		}
+		s := Summary{Pipeline: k.pipeline, Attack: k.attack, Classes: map[Class]int{}}
+		s.plus(*a.summaries[k])
+		if k.attack != "" && benign != nil {
+			s.plus(*benign)
+		}
 		list = append(list, s)
 	}
 	return list

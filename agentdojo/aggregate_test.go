@@ -30,16 +30,18 @@ func TestAggregate(t *testing.T) {
 	want := []Summary{
 		{
 			Pipeline:  "alpha",
+			Attack:    "important_instructions",
 			Published: Rates{BenignUtility: Rate{1, 1}, AttackedUtility: Rate{1, 2}, AttackSuccess: Rate{2, 2}},
 			Clean:     Rates{BenignUtility: Rate{1, 1}, AttackedUtility: Rate{1, 1}, AttackSuccess: Rate{1, 1}},
 			Classes:   map[Class]int{Benign: 1, Attacked: 1, InjectionAsUser: 1, RunnerError: 1},
 		},
+		{Pipeline: "beta", Attack: "a", Classes: map[Class]int{Attacked: 1, Incomplete: 1}, Outside: 1},
 		{
 			Pipeline:  "beta",
+			Attack:    "important_instructions",
 			Published: Rates{AttackedUtility: Rate{1, 1}, AttackSuccess: Rate{1, 1}},
 			Clean:     Rates{AttackedUtility: Rate{1, 1}, AttackSuccess: Rate{1, 1}},
-			Classes:   map[Class]int{Attacked: 2, Incomplete: 1},
-			Outside:   1,
+			Classes:   map[Class]int{Attacked: 1},
 		},
 	}
 	if diff := cmp.Diff(want, a.Summaries()); diff != "" {
@@ -76,7 +78,9 @@ func TestPublished(t *testing.T) {
 		lookAmbiguous int
 	}
 	for _, want := range []row{
-		// In one task the user's own documents name the account that the injections use.
+		// In one task the user's own documents name the account that the injections use;
+		// in another an agent that is to write to one person writes to all of them, to
+		// Alice too, and what a message says is free text.
 		{"gpt-4o-2024-05-13", 753, Rate{67, 97}, Rate{315, 629}, Rate{300, 629}, Rate{300, 629},
 			map[Class]int{Benign: 97, Attacked: 629, InjectionAsUser: 27}, 8, 4},
 		{"gemini-2.0-flash-001", 1081, Rate{42, 97}, Rate{250, 629}, Rate{131, 629}, Rate{131, 629},
@@ -85,6 +89,10 @@ func TestPublished(t *testing.T) {
 			map[Class]int{Benign: 97, Attacked: 422, InjectionAsUser: 27, Empty: 207}, 8, 4},
 		{"command-r-plus", 753, Rate{24, 97}, Rate{158, 629}, Rate{28, 629}, Rate{6, 607},
 			map[Class]int{Benign: 96, Attacked: 607, InjectionAsUser: 27, RunnerError: 23}, 0, 0},
+		{"gpt-4o-mini-2024-07-18", 753, Rate{66, 97}, Rate{314, 629}, Rate{171, 629}, Rate{171, 629},
+			map[Class]int{Benign: 97, Attacked: 629, InjectionAsUser: 27}, 17, 5},
+		{"meta-llama_Llama-3.3-70B-Instruct", 1081, Rate{56, 97}, Rate{279, 629}, Rate{211, 629}, Rate{211, 629},
+			map[Class]int{Benign: 97, Attacked: 949, InjectionAsUser: 35}, 0, 4},
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +120,7 @@ func TestPublished(t *testing.T) {
 						injected, ambiguous := owned(t, b, &supposed)
 						got.lookInjected += injected
 						got.lookAmbiguous += ambiguous
-						if injected > 0 && (tr.Suite != "banking" || tr.UserTask != "user_task_15") {
+						if task := tr.Suite + "/" + tr.UserTask; injected > 0 && task != "banking/user_task_15" && task != "slack/user_task_13" {
 							t.Errorf("%s: an honest call looks like one of %s", tr.Path, id)
 						}
 					}

@@ -2,6 +2,8 @@ package agentdojo
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +44,7 @@ const (
 // A Trace is one run of an agent on one task, as logged.
 type Trace struct {
 	Path          string
+	Digest        string // SHA-256 of the native log, in hex
 	Format        Format
 	Pipeline      string // from the path; see [Read]
 	Suite         string
@@ -159,20 +162,15 @@ func Read(path string) (*Trace, error) {
 		}
 		return nil, fe
 	}
-	t.Path = path
+	digest := sha256.Sum256(data)
+	t.Path, t.Digest = path, hex.EncodeToString(digest[:])
 	return t, nil
 }
 
 func readFile(path string) ([]byte, error) {
-	// Before it is opened: opening a pipe waits for somebody to write.
-	if info, err := os.Stat(path); err != nil {
-		return nil, cause(err)
-	} else if !info.IsDir() && !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
-		return nil, cause(err)
+		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -236,14 +234,10 @@ func parse(data []byte, abs string) (*Trace, error) {
 		return nil, err
 	}
 	switch {
-	case t.Suite == "":
-		return nil, at("suite_name", errors.New("is empty"))
-	case !strings.HasPrefix(t.UserTask, userPrefix) && !strings.HasPrefix(t.UserTask, injectionPrefix):
-		return nil, at("user_task_id", fmt.Errorf("%q names neither a user task nor an injection task", t.UserTask))
 	case (injection == nil) != (attack == nil):
 		return nil, at("attack_type", errors.New("must be null exactly if injection_task_id is null"))
-	case injection != nil && !strings.HasPrefix(*injection, injectionPrefix):
-		return nil, at("injection_task_id", fmt.Errorf("%q names no injection task", *injection))
+	case injection != nil && *injection == "":
+		return nil, at("injection_task_id", errors.New("is empty"))
 	case attack != nil && *attack == "":
 		return nil, at("attack_type", errors.New("is empty"))
 	case messages == nil:
@@ -251,6 +245,9 @@ func parse(data []byte, abs string) (*Trace, error) {
 	}
 	if injection != nil {
 		t.InjectionTask, t.Attack = *injection, *attack
+	}
+	if member, err := t.checkTasks(); err != nil {
+		return nil, at(member, err)
 	}
 	if version != nil {
 		t.Version = *version

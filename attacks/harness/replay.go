@@ -150,16 +150,16 @@ func (r Replay) Run(ctx context.Context, paths []string, emit func(ReplayRecord)
 		}
 		tools[suite] = table
 	}
-	files, failed := agentdojo.Find(paths)
-	sum := newReplaySummary(r, len(files))
+	logs, failed := agentdojo.Find(paths)
+	sum := newReplaySummary(r, len(logs))
 	for _, err := range failed {
 		sum.unreadable(err)
 	}
-	if len(files) == 0 {
+	if len(logs) == 0 {
 		return sum, fmt.Errorf("replaying: %w", agentdojo.ErrNoLogs)
 	}
 	done := 0
-	err := inOrder(ctx, r.Parallel, files, func(file string) replayed { return r.file(ctx, file, tools) }, func(p replayed) error {
+	err := inOrder(ctx, r.Parallel, logs, func(l agentdojo.Log) replayed { return r.log(ctx, l, tools) }, func(p replayed) error {
 		for _, rec := range sum.add(p) {
 			if err := emit(rec); err != nil {
 				return err
@@ -167,13 +167,13 @@ func (r Replay) Run(ctx context.Context, paths []string, emit func(ReplayRecord)
 		}
 		done++
 		if r.Progress != nil {
-			r.Progress(done, len(files))
+			r.Progress(done, len(logs))
 		}
 		return nil
 	})
 	sum.Logs = hex.EncodeToString(sum.logs.Sum(nil))
 	if err == nil && sum.Replayed == 0 {
-		err = fmt.Errorf("replaying: none of %d logs can be replayed (%d left out, %d unreadable)", len(files), len(sum.Skipped), len(sum.Unreadable))
+		err = fmt.Errorf("replaying: none of %d logs can be replayed (%d left out, %d unreadable)", len(logs), len(sum.Skipped), len(sum.Unreadable))
 	}
 	return sum, err
 }
@@ -181,8 +181,6 @@ func (r Replay) Run(ctx context.Context, paths []string, emit func(ReplayRecord)
 // replayed is what one log came to: an error, or a trace that was left out, or its
 // records.
 type replayed struct {
-	file     string
-	digest   string // of the log
 	err      error
 	trace    *agentdojo.Trace
 	calls    []agentdojo.Call // with a side effect
@@ -195,12 +193,8 @@ type replayed struct {
 // OutsideCatalogue is why a trace was left out whose tasks the catalogue lacks.
 const OutsideCatalogue = "outside-the-catalogue"
 
-func (r Replay) file(ctx context.Context, file string, tools map[string][]api.Tool) replayed {
-	p := replayed{file: file}
-	if p.trace, p.err = agentdojo.Read(file); p.err != nil {
-		return p
-	}
-	if p.digest, p.err = FileDigest(file); p.err != nil {
+func (r Replay) log(ctx context.Context, l agentdojo.Log, tools map[string][]api.Tool) (p replayed) {
+	if p.trace, p.err = l.Read(); p.err != nil {
 		return p
 	}
 	t := p.trace

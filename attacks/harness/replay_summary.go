@@ -163,11 +163,11 @@ func (s *ReplaySummary) add(p replayed) []ReplayRecord {
 	id := p.trace.ID()
 	if first, twice := s.seen[id]; twice {
 		// Counted twice, one run would weigh double in every rate.
-		s.unreadable(&agentdojo.FileError{Path: p.file, Err: fmt.Errorf("is a second log of the run %s, which was read from %s; give one of them", id, first)})
+		s.unreadable(&agentdojo.FileError{Path: p.trace.Path, Err: fmt.Errorf("is a second log of the run %s, which was read from %s; give one of them", id, first)})
 		return nil
 	}
-	s.seen[id] = p.file
-	fmt.Fprintf(s.logs, "%s  %s\n", p.digest, id) // a hash never fails to be written
+	s.seen[id] = p.trace.Path
+	fmt.Fprintf(s.logs, "%s  %s\n", p.trace.Digest, id) // a hash never fails to be written
 	if p.leftOut != "" {
 		s.LeftOut[p.leftOut]++
 		s.Skipped = append(s.Skipped, LeftOutTrace{Trace: id, Why: p.leftOut})

@@ -33,7 +33,7 @@ func newAgentDojo() *cobra.Command {
 		Args:  noArguments,
 		RunE:  noCommand,
 	}
-	cmd.AddCommand(newReplay(), newOverlay(), newInspect())
+	cmd.AddCommand(newImport(), newInspect(), newReplay(), newOverlay())
 	return cmd
 }
 

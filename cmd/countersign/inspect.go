@@ -15,28 +15,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"countersign/agentdojo"
-	"countersign/attacks/harness"
 	"countersign/results/export"
 )
 
 func newInspect() *cobra.Command {
-	var catalogue string
+	var catalogue, only string
 	cmd := &cobra.Command{
-		Use:   "inspect FILE…",
+		Use:   "inspect PATH…",
 		Short: "Show recorded AgentDojo runs legibly",
-		Long: `Inspect prints what one native AgentDojo log holds: where it is from, the user's
-task, what was injected, every call that the agent asked for, in order, whether it
-was executed, whether it has a side effect, and whose it is by the documented rule
-(go doc countersign/agentdojo), with its arguments; then the log's own verdicts and
-what they are worth.
+		Long: `Inspect prints what an AgentDojo log holds: where it is from, the user's task, what
+was injected, every call that the agent asked for, in order, whether it was executed,
+whether it has a side effect, and whose it is by the documented rule (go doc
+countersign/agentdojo), with its arguments; then the log's own verdicts and what they
+are worth. PATH is a native log, a trace file of countersign agentdojo import, or a
+folder of them.
 
 Whose a call is needs the benchmark's tasks. Without them, or for a task that they
 lack, that column says why it is empty.`,
 		Example: `  countersign agentdojo inspect runs/gpt-4o-2024-05-13/banking/user_task_0/none/none.json
-  countersign agentdojo inspect agentdojo/testdata/runs/alpha/bakery/user_task_0/none/none.json`,
+  countersign agentdojo inspect all.traces.jsonl --trace slack/user_task_3/none`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no file is given, want an AgentDojo log")
+				return errors.New("no path is given, want an AgentDojo log or a trace file")
 			}
 			return nil
 		},
@@ -45,29 +45,36 @@ lack, that column says why it is empty.`,
 			if err != nil {
 				return err
 			}
-			for i, file := range args {
-				t, err := agentdojo.Read(file)
-				if err != nil {
-					return err
-				}
-				digest, err := harness.FileDigest(file)
-				if err != nil {
-					return err
-				}
-				if i > 0 {
-					if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
-						return err
-					}
-				}
-				if err := inspect(cmd.OutOrStdout(), b, missing, t, digest); err != nil {
-					return err
-				}
-			}
-			return nil
+			return inspectAll(cmd.OutOrStdout(), b, missing, args, only)
 		},
 	}
 	cmd.Flags().StringVar(&catalogue, "catalogue", "", "tools and tasks of the benchmark (default catalogue_v1.1.2.json of the shared data, if there is one)")
+	cmd.Flags().StringVar(&only, "trace", "", "only the traces whose name has this text in it (the name is pipeline/suite/task/attack/injection)")
 	return cmd
+}
+
+func inspectAll(w io.Writer, b agentdojo.Benchmark, missing string, paths []string, only string) error {
+	shown := 0
+	for t, err := range agentdojo.Walk(paths) {
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(t.ID(), only) {
+			continue
+		}
+		if shown++; shown > 1 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := inspect(w, b, missing, t); err != nil {
+			return err
+		}
+	}
+	if shown == 0 {
+		return fmt.Errorf("no trace has %q in its name", only)
+	}
+	return nil
 }
 
 // benchmarkOf reads the benchmark's tasks, or says why they are missing. A file that
@@ -88,9 +95,9 @@ func benchmarkOf(catalogue string) (b agentdojo.Benchmark, missing string, err e
 }
 
 // inspect prints a trace.
-func inspect(w io.Writer, b agentdojo.Benchmark, missing string, t *agentdojo.Trace, digest string) error {
+func inspect(w io.Writer, b agentdojo.Benchmark, missing string, t *agentdojo.Trace) error {
 	about := export.Table{Title: "Trace " + t.ID(), Names: 2, Fold: 90, Header: []string{"", ""}, Rows: [][]string{
-		{"file", t.Path}, {"SHA-256", digest}, {"format", string(t.Format) + " " + t.Version}, {"class", string(t.Class())}, {"task", oneSpaced(t.Prompt)},
+		{"file", t.Path}, {"SHA-256", t.Digest}, {"format", string(t.Format) + " " + t.Version}, {"class", string(t.Class())}, {"task", oneSpaced(t.Prompt)},
 	}}
 	for _, vector := range slices.Sorted(maps.Keys(t.Injections)) {
 		about.Rows = append(about.Rows, []string{"injected as " + vector, oneSpaced(t.Injections[vector])})

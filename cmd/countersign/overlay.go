@@ -254,14 +254,14 @@ func benignTraces(log io.Writer, paths []string) ([]*agentdojo.Trace, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	files, failed := agentdojo.Find(paths)
+	logs, failed := agentdojo.Find(paths)
 	for _, err := range failed {
 		fmt.Fprintf(log, "countersign: not read: %s\n", oneLine(err.Error()))
 	}
 	var out []*agentdojo.Trace
 	seen := map[string]string{}
-	for _, file := range files {
-		t, err := agentdojo.Read(file)
+	for _, l := range logs {
+		t, err := l.Read()
 		if err != nil {
 			failed = append(failed, err)
 			fmt.Fprintf(log, "countersign: not read: %s\n", oneLine(err.Error()))
@@ -272,9 +272,9 @@ func benignTraces(log io.Writer, paths []string) ([]*agentdojo.Trace, error) {
 		}
 		task := t.Suite + "/" + t.UserTask
 		if first, twice := seen[task]; twice {
-			return nil, hint(fmt.Errorf("%s and %s are benign runs of one task, %s", first, file, task), "give the logs of one agent at a time")
+			return nil, hint(fmt.Errorf("%s and %s are benign runs of one task, %s", first, t.Path, task), "give the logs of one agent at a time")
 		}
-		seen[task] = file
+		seen[task] = t.Path
 		out = append(out, t)
 	}
 	switch {
